@@ -204,6 +204,14 @@ fn what_cannot_be_profiled_is_said() {
     assert!(refused(&["--pid", &own]).contains("quarry run -- COMMAND"));
     assert!(refused(&["/dev/null"]).contains("no heap profile of Quarry"));
     assert!(refused(&["/dev/null", "-o", "x.html"]).contains(".pb.gz, .svg, .raw or .txt"));
+    for pid in ["redis", "0", "-1", "4294967296"] {
+        let error = refused(&[&format!("--pid={pid}")]);
+        assert!(error.contains("accepted: the number of a process, 1 or more"), "{error}");
+    }
+    for mean in ["1", "2048", "6000", "4G"] {
+        let error = refused(&["--pid", &own, "--mean", mean]);
+        assert!(error.contains("accepted: a power of two from 4096 to 2147483648"), "{error}");
+    }
     assert!(refused(&[]).contains("<--pid <N>|FILE>") || refused(&[]).contains("<FILE|--pid <N>>"));
 }
 

@@ -126,6 +126,7 @@ fn without_a_terminal_it_prints_once() {
     let Some(served) = Served::python("") else { return };
     let text = served.text(&["top", "--once", "--sort", "name"]);
     assert!(text.starts_with("quarry top  python3["), "{text}");
+    assert!(!text.contains("every 1 s"), "nothing follows: {text}");
     let names: Vec<&str> =
         text.lines().skip(6).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.len() > 10 && names.is_sorted(), "{text}");
