@@ -110,6 +110,20 @@ impl fmt::Display for Who {
     }
 }
 
+impl Problem {
+    /// Returns whether it may pass by itself, as soon as the process publishes.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::NoRecord { .. } => true,
+            Self::Record { error, .. } => {
+                !matches!(error, RecordError::OtherVersion { .. } | RecordError::Malformed)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

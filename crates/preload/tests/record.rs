@@ -383,7 +383,7 @@ fn a_fresh_page_is_empty() {
     let page = shown.page();
     let mut first = vec![0; RECORD_BYTES];
     (&page.file).read_exact(&mut first).expect("it has its full size");
-    if Snapshot::parse(&first).err() != Some(RecordError::NotARecord) {
+    if Snapshot::parse(&first).err() != Some(RecordError::Blank) {
         // The machine was so slow that its first publication was due.
         shown.has_done("work");
         assert_eq!(page.owners(), [shown.pid()]);

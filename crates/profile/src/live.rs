@@ -3,7 +3,7 @@
 use crate::bell::Bell;
 use crate::raw::Raw;
 use anyhow::{Context, Result, bail};
-use quarry_live::Process;
+use quarry_live::{Problem, Process};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -92,7 +92,7 @@ pub struct Taken {
 /// Where the process is none that runs on Quarry, belongs to somebody else, or does not react.
 pub fn take(wish: &Wish) -> Result<Taken> {
     let process = Process::new(wish.pid)?;
-    process.read()?;
+    wait_for_record(&process, wish.patience)?;
     let (record, at) = process.shared_record()?.with_context(|| {
         format!("process {} has closed the descriptor of its statistics page", wish.pid)
     })?;
@@ -125,6 +125,18 @@ pub fn take(wish: &Wish) -> Result<Taken> {
     }
     raw.maps = std::mem::take(&mut target.maps);
     Ok(Taken { raw, root: target.folder().join("root"), was_on })
+}
+
+/// Waits for the first publication: a process that has just begun, or was just forked off, has no
+/// record yet.
+fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
+    let give_up = Instant::now() + patience;
+    loop {
+        match process.read() {
+            Err(problem) if problem.may_pass() && Instant::now() < give_up => thread::sleep(LOOK),
+            read => return read.map(|_| ()),
+        }
+    }
 }
 
 fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File> {

@@ -22,6 +22,8 @@ use core::fmt;
 pub enum RecordError {
     /// Fewer bytes than a record has.
     Short,
+    /// Nothing was ever written to it.
+    Blank,
     /// It does not begin as a record does.
     NotARecord,
     /// It has another layout.
@@ -51,6 +53,7 @@ impl fmt::Display for RecordError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short => write!(out, "has fewer than {RECORD_BYTES} bytes"),
+            Self::Blank => out.write_str("is not written yet"),
             Self::NotARecord => out.write_str("is not a record of Quarry"),
             Self::OtherVersion { version } => {
                 write!(out, "has layout version {version}; this reads version {VERSION}")
@@ -74,14 +77,15 @@ impl Head {
     /// The head of the record that `bytes` begin with. O(1).
     ///
     /// # Errors
-    /// `Short`, `NotARecord` and `OtherVersion`.
+    /// `Short`, `Blank`, `NotARecord` and `OtherVersion`.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         if bytes.len() < RECORD_BYTES {
             return Err(RecordError::Short);
         }
         let head = <Self as Field>::get(bytes).ok_or(RecordError::Short)?;
         if head.magic != MAGIC {
-            return Err(RecordError::NotARecord);
+            let is_blank = bytes[..RECORD_BYTES].iter().all(|byte| *byte == 0);
+            return Err(if is_blank { RecordError::Blank } else { RecordError::NotARecord });
         }
         if (head.version, head.words as usize) != (VERSION, RECORD_WORDS) {
             return Err(RecordError::OtherVersion { version: head.version });

@@ -186,6 +186,7 @@ proptest! {
 #[test]
 fn each_state_of_a_record_has_its_error() {
     assert_eq!(Snapshot::parse(&[]).err(), Some(RecordError::Short));
+    assert_eq!(Snapshot::parse(&[0; RECORD_BYTES]).err(), Some(RecordError::Blank));
     let with = |at: usize, word: u64| {
         let mut words = record(SOME);
         words.0[at] = word;
