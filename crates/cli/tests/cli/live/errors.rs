@@ -17,6 +17,11 @@ fn line(output: &Output) -> String {
 #[test]
 fn a_process_without_quarry_and_no_process() {
     let mut sleep = Command::new("sleep").arg("1000").spawn().unwrap();
+    // The kernel lets a parent go on before it renames the child.
+    eventually("it has its name", || {
+        let name = fs::read_to_string(format!("/proc/{}/comm", sleep.id())).unwrap();
+        if name == "sleep\n" { Ok(()) } else { Err(name) }
+    });
     for verb in ["slabinfo", "buddyinfo", "zoneinfo", "vmstat", "lockstat", "top", "metrics"] {
         let mut command = quarry();
         let output = command.args([verb, "--pid", &sleep.id().to_string()]).output().unwrap();
