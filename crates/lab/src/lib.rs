@@ -29,7 +29,7 @@ use quarry_compare::FindLibrary;
 use quarry_harness::doctor::DoctorArgs;
 use quarry_harness::launch::SampleArgs;
 use quarry_harness::report::ReportArgs;
-use quarry_harness::tables::CompareArgs;
+use quarry_harness::tables::{CompareArgs, TargetsArgs};
 use std::io::Write;
 
 /// `quarry lab ...`
@@ -45,6 +45,8 @@ pub enum LabCommand {
     },
     /// Print the tables of results directories.
     Compare(CompareArgs),
+    /// Print what was reached of the targets on each processor.
+    Targets(TargetsArgs),
     /// Write results directories as one page with pictures and tables.
     Report(ReportArgs),
     /// Say what makes timings untrustworthy on this machine, and what mends it.
@@ -60,6 +62,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
         LabCommand::Compare(compare) => compare.run(out),
+        LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),
         LabCommand::Doctor(doctor) => doctor.run(find_library().ok().as_deref(), out),
     }

@@ -51,6 +51,33 @@ fn one_command_measures_all_parts_and_says_what_was_reached() {
     let page = place.with_file_name("page.html");
     quarry().args(["lab", "report"]).arg(&place).arg("-o").arg(&page).assert().success();
     assert!(fs::read_to_string(page).unwrap().contains("<h3>Targets</h3>"));
+    let records = place.with_file_name("processors");
+    let targets = || {
+        let mut command = quarry();
+        command.args(["lab", "targets", "--records"]).arg(&records);
+        command
+    };
+    targets().assert().code(1).stderr(contains("processors: No such file"));
+    let has_a_column = || contains("|  at most |").and(contains(" unclear: too few samples |"));
+    targets().arg(&place).assert().success().stdout(has_a_column());
+    targets().assert().success().stdout(has_a_column());
+}
+
+#[test]
+fn a_run_without_targets_is_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    quarry()
+        .current_dir(folder.path())
+        .args(["lab", "run", "empty", "--samples=1", "--out=run"])
+        .assert()
+        .success();
+    quarry()
+        .current_dir(folder.path())
+        .args(["lab", "targets", "run", "--records=processors"])
+        .assert()
+        .code(2)
+        .stderr(contains("run: empty has no targets; accepted: runs of `quarry lab run peers`"));
+    assert!(!folder.path().join("processors").exists());
 }
 
 #[test]

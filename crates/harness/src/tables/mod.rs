@@ -9,12 +9,14 @@
 //! will_it_scale  the table of document 004
 //! matrix         a column for each variant, as experiments print them
 //! targets        what a run was to reach
+//! processors     what was reached on each processor (`quarry lab targets`)
 //! ```
 
 mod matrix;
 mod mmtests;
 pub mod modern;
 mod of_documents;
+mod processors;
 pub mod published;
 mod targets;
 mod tcp_rr;
@@ -24,6 +26,7 @@ mod will_it_scale;
 mod golden;
 
 pub use matrix::{Group, Matrix};
+pub use processors::TargetsArgs;
 pub use targets::of as targets_of;
 
 use self::of_documents::Documented;

@@ -78,7 +78,7 @@ fn row(reached: &Reached<'_>, unit: &str) -> Vec<Entry> {
     ]
 }
 
-fn against(target: &Target) -> String {
+pub(super) fn against(target: &Target) -> String {
     match &target.against {
         Against::Best => "the best".to_owned(),
         Against::Each(all) => match &all[..] {
