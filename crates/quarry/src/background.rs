@@ -59,11 +59,12 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
 
+const NS_PER_MS: u64 = 1_000_000;
 /// Bytes to give back from which on a thread is worth its cost.
 const START_BYTES: usize = 32 << 20;
 const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
 /// Looks without anything to give back after which the thread goes to sleep.
-const QUIET_LOOKS: u32 = 8;
+const QUIET_LOOKS: usize = 8;
 /// Longest time without a look at the process itself.
 const WATCH_MS: i64 = 1000;
 /// How long `malloc_trim` waits for the slots of other CPUs: a hundred times what it takes.
@@ -207,8 +208,8 @@ fn step(delay_ms: i64) {
     }
     let now = coarse_ns();
     if now >= inline.next_ns {
-        inline.next_ns = now + delay_ms as u64 * 500_000;
-        STACK.upkeep().look(&mut inline.state);
+        inline.next_ns = now + delay_ms as u64 * NS_PER_MS / 2;
+        STACK.upkeep().look_at(&mut inline.state, now, delay_ms as u64 * NS_PER_MS);
         limits::look_again();
     }
 }
@@ -256,7 +257,7 @@ fn wish(wait_ms: i64) -> bool {
     }
     let mine = WISHES.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     ring();
-    let end = coarse_ns() + wait_ms as u64 * 1_000_000;
+    let end = coarse_ns() + wait_ms as u64 * NS_PER_MS;
     loop {
         let fulfilled = FULFILLED.load(Ordering::Acquire);
         if fulfilled.wrapping_sub(mine) as i32 >= 0 {
@@ -297,13 +298,15 @@ fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     record::note_background(true);
     let mut state = ReclaimState::new();
-    let mut quiet = 0;
+    let mut quiet = 0usize;
     loop {
-        pause(DELAY_MS.load(Ordering::Relaxed));
-        let done = reclaim(&mut state);
+        let delay_ms = DELAY_MS.load(Ordering::Relaxed);
+        pause(delay_ms);
+        let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        if quiet >= QUIET_LOOKS {
+        // What is kept longer is due after that many looks.
+        if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
         }
@@ -311,14 +314,15 @@ fn run() -> ! {
 }
 
 /// One look, and all that it finds due. A fork waits for a step of it only.
-fn reclaim(state: &mut ReclaimState) -> Reclaimed {
+fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
+    let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
         let _inside = gate::enter();
         STACK.upkeep().purge_due(state)
     };
     let mut done = {
         let _inside = gate::enter();
-        STACK.upkeep().look(state)
+        STACK.upkeep().look_at(state, coarse_ns(), delay_ns)
     };
     while let Some(bytes) = step(state) {
         done.bytes += bytes;
@@ -328,7 +332,7 @@ fn reclaim(state: &mut ReclaimState) -> Reclaimed {
 
 /// Half the delay: memory goes back between one and two halves after it was last needed.
 fn pause(delay_ms: i64) {
-    let end = coarse_ns() + delay_ms.max(2) as u64 * 500_000;
+    let end = coarse_ns() + delay_ms.max(2) as u64 * NS_PER_MS / 2;
     loop {
         let left = end.saturating_sub(coarse_ns()).div_ceil(1_000_000) as i64;
         if left == 0 {
@@ -383,5 +387,5 @@ fn write_dirty_pages() {
 
 /// Waits until the word differs from `seen`, a wake-up comes, or the time is over.
 fn wait(word: &AtomicU32, seen: u32, milliseconds: i64) {
-    futex::wait_at_most(word, seen, milliseconds as u64 * 1_000_000);
+    futex::wait_at_most(word, seen, milliseconds as u64 * NS_PER_MS);
 }

@@ -9,7 +9,7 @@
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
-use super::pageblock::Pageblocks;
+use super::pageblock::{Faults, Pageblocks};
 use super::pfn::PageblockIndex;
 use super::table::FrameTable;
 use super::window::Window;
@@ -226,7 +226,7 @@ impl Memory {
                 (arena.block_address(start), (end - start) as usize * PAGEBLOCK_BYTES);
             // SAFETY: mapped; the caller has taken the extent and gives it up.
             if arena.may_split() && unsafe { arena.os().unmap(address, bytes) }.is_ok() {
-                arena.set_mapped(start, end - start, false);
+                self.note_unmapped(start, end);
             } else if arena.os().purge(address, bytes).is_err() {
                 // Locked pages stay in memory in any case; this makes them zero.
                 // SAFETY: as above.
@@ -234,6 +234,16 @@ impl Memory {
             }
         }
         arena.release(first.0, count);
+    }
+
+    /// Notes that taken pageblocks are not mapped any more: advice of huge pages went with their
+    /// addresses, so whoever maps them again has to give it again.
+    fn note_unmapped(&self, first: u32, end: u32) {
+        self.arena.set_mapped(first, end - first, false);
+        // A pageblock behind the span was mapped and refused metadata.
+        for block in first..end.min(self.arena.span_blocks()) {
+            self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
+        }
     }
 
     /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of an extent
@@ -257,7 +267,7 @@ impl Memory {
         let moved = unsafe { self.arena.os().move_pages(piece(from), piece(to)) };
         match moved {
             Ok(()) => {
-                self.arena.set_mapped(from.0.0, from.1, false);
+                self.note_unmapped(from.0.0, from.0.0 + from.1);
                 self.arena.release(from.0.0, from.1);
             }
             Err(NotMoved::Lost) => (to.0.0..to.0.0 + to.1).for_each(|at| self.arena.exclude(at)),

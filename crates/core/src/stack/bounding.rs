@@ -14,15 +14,20 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const WORTH_A_CALL: Order = Order::new(3);
 
 impl<C: StackConfig> Stack<C> {
+    /// Frames that may be in memory. O(nodes).
+    pub(super) fn footprint_frames(&self) -> u32 {
+        let zones = self.inner().pages.zones();
+        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
+        zones.budget().used().saturating_add(dirty)
+    }
+
     /// Frames that may be in memory, and the most that have been in use lately.
     fn footprint_and_peak(&self) -> (u32, u32) {
         let inner = self.inner();
-        let zones = inner.pages.zones();
-        let used = zones.budget().used();
+        let used = inner.pages.zones().budget().used();
         let barns = (inner.limits.barns() / FRAME_BYTES) as u32;
         let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
-        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
-        (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
+        (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
     /// Called where a request may have taken memory that was never touched: freed memory gives way

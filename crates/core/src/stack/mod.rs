@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
+//! config, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
 //!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
@@ -38,6 +38,7 @@ mod halves;
 mod hiding;
 mod instance;
 mod instruments;
+mod keeping;
 mod large;
 mod locks;
 mod misuse;

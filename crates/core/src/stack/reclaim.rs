@@ -9,17 +9,19 @@
 //!    freed anything since then give theirs, and barns the objects not needed since then;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been in the mapping cache for the delay are released;
-//! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
-//!    system, whole pageblocks first; those take their address space along, as do whole ones that
+//! 4. free blocks of the zones that have been dirty since the last look go to the operating system, whole pageblocks first; those take their address space along, as do whole ones that
 //!    hold nothing, but for some that a zone keeps.
 //!
-//! "Dirty at the last look and still" is counted, not tracked per block: of `dirty(then)` and
-//! `dirty(now)` frames the smaller number was not needed in between, and is due. Due frames are
-//! purged in steps of at most 16 MiB; a caller that has no time (a program's own thread) does one
-//! step at a time.
+//! "Dirty at the last look and still" is counted, not tracked per block: the fewest frames that were
+//! dirty at a time since then were not needed, and are due. Due frames are purged in steps of at
+//! most 16 MiB; a caller that has no time (a program's own thread) does one step at a time.
+//!
+//! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
+//! `keeping`).
 
 use super::config::StackConfig;
 use super::instance::Stack;
+use super::keeping::{Keeping, MOST_LOOKS};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
 use crate::slab::{Idle, MAX_CACHES, Reclaim, SlabPolicy};
@@ -40,10 +42,13 @@ pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
-    dirty: [u32; MAX_NODES],
+    /// The fewest dirty frames before each of the last looks, the latest first.
+    dirty: [[u32; MAX_NODES]; MOST_LOOKS],
     /// Frames found due that have not been purged yet.
     due: [u32; MAX_NODES],
-    cached_extents_seen: u64,
+    /// Extents put into the mapping cache so far, likewise.
+    cached_extents_seen: [u64; MOST_LOOKS],
+    keeping: Keeping,
 }
 
 impl ReclaimState {
@@ -54,10 +59,47 @@ impl ReclaimState {
             operations: [u64::MAX; MAX_CACHES],
             slot_operations: [u64::MAX; SLOT_GROUPS],
             page_operations: u64::MAX,
-            dirty: [0; MAX_NODES],
+            dirty: [[0; MAX_NODES]; MOST_LOOKS],
             due: [0; MAX_NODES],
-            cached_extents_seen: 0,
+            cached_extents_seen: [0; MOST_LOOKS],
+            keeping: Keeping::new(),
         }
+    }
+
+    /// Looks at which memory must have been free to go back: 1, or up to 16 where memory that went
+    /// back was needed again soon.
+    #[must_use]
+    pub fn looks_kept(&self) -> usize {
+        self.keeping.looks()
+    }
+
+    /// Notes the fewest dirty frames of a node since the last look. Returns how many have been dirty
+    /// for as many looks as memory is kept.
+    fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
+        for look in (1..MOST_LOOKS).rev() {
+            self.dirty[look][node] = self.dirty[look - 1][node];
+        }
+        self.dirty[0][node] = lowest;
+        let kept = self.dirty[..self.keeping.looks()].iter().map(|before| before[node]);
+        kept.fold(u32::MAX, u32::min)
+    }
+
+    /// Notes that dirty frames of a node have been purged.
+    fn note_purged(&mut self, node: usize, frames: u32) {
+        self.due[node] = self.due[node].saturating_sub(frames);
+        for before in &mut self.dirty {
+            before[node] = before[node].saturating_sub(frames);
+        }
+        self.keeping.gave_back(frames);
+    }
+
+    /// Notes the extents put into the mapping cache so far. Returns the number of those before the
+    /// looks for which memory is kept.
+    fn note_cached_extents(&mut self, so_far: u64) -> u64 {
+        let due = self.cached_extents_seen[self.keeping.looks() - 1];
+        self.cached_extents_seen.copy_within(..MOST_LOOKS - 1, 1);
+        self.cached_extents_seen[0] = so_far;
+        due
     }
 }
 
@@ -184,6 +226,18 @@ impl<C: StackConfig> Stack<C> {
         done
     }
 
+    /// As [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory that is
+    /// needed again soon after it went back is kept longer the next time.
+    pub(super) fn look_at(
+        &self,
+        state: &mut ReclaimState,
+        now_ns: u64,
+        delay_ns: u64,
+    ) -> Reclaimed {
+        state.keeping.see(self.footprint_frames(), now_ns, delay_ns);
+        self.look(state)
+    }
+
     /// Looks at everything and notes what is due; only cached mappings go back at once.
     pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
@@ -192,12 +246,13 @@ impl<C: StackConfig> Stack<C> {
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
         let inner = self.inner();
-        done.bytes += inner.mappings.release_unused_since(inner.pages, state.cached_extents_seen);
-        state.cached_extents_seen = inner.mappings.cached_so_far();
+        let unused_since = state.note_cached_extents(inner.mappings.cached_so_far());
+        let cached = inner.mappings.cached_charged();
+        done.bytes += inner.mappings.release_unused_since(inner.pages, unused_since);
+        state.keeping.gave_back(cached.saturating_sub(inner.mappings.cached_charged()));
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);
-            state.due[node] = zone.dirty().min(state.dirty[node]);
-            state.dirty[node] = zone.dirty();
+            state.due[node] = state.note_dirty(node, zone.take_lowest_dirty());
             // The program needs address space for itself as well.
             let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
             inner.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
@@ -217,9 +272,7 @@ impl<C: StackConfig> Stack<C> {
                 due => purge_some(pages, zone.node(), due.min(PURGE_STEP_BYTES)),
             };
             if bytes > 0 {
-                let frames = (bytes / FRAME_BYTES) as u32;
-                state.due[node] = state.due[node].saturating_sub(frames);
-                state.dirty[node] = state.dirty[node].saturating_sub(frames);
+                state.note_purged(node, (bytes / FRAME_BYTES) as u32);
                 return Some(bytes);
             }
             state.due[node] = 0;

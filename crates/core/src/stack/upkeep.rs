@@ -59,6 +59,12 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.look(state)
     }
 
+    /// As [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory that is
+    /// needed again soon after it went back is kept longer the next time, for up to eight delays.
+    pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
+        self.0.look_at(state, now_ns, delay_ns)
+    }
+
     /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None` where nothing
     /// is due any more.
     pub fn purge_due(self, state: &mut ReclaimState) -> Option<usize> {

@@ -5,7 +5,8 @@
 //! and filled lists. Requests test watermarks against the copy before they take the lock, as the
 //! kernel does; so they may pass a mark by as many frames as other threads take meanwhile.
 //!
-//! Invariant: while the lock is free, `Published` agrees with `State`, field by field.
+//! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and its
+//! lowest count of dirty frames is no higher than the present one.
 
 use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
@@ -40,6 +41,9 @@ struct Published {
     free: AtomicU32,
     /// Frames on the free lists that are not known to be zero.
     dirty: AtomicU32,
+    /// The fewest frames, on the lists and kept as extents, that were free and not known to be zero
+    /// since somebody last asked.
+    lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
     /// Frames kept as extents: `{dirty : 32 | all : 32}`.
@@ -93,6 +97,7 @@ impl Zone {
             published: Published {
                 free: AtomicU32::new(0),
                 dirty: AtomicU32::new(0),
+                lowest_dirty: AtomicU32::new(0),
                 free_reserved: AtomicU32::new(0),
                 in_extents: AtomicU64::new(0),
                 filled: AtomicU64::new(0),
@@ -148,6 +153,15 @@ impl Zone {
     pub fn dirty(&self) -> u32 {
         let on_lists = self.published.dirty.load(Relaxed);
         on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
+    }
+
+    /// The lowest value of [`dirty`](Self::dirty) since the last call: what was not needed in
+    /// between. Takes the lock.
+    #[must_use]
+    pub fn take_lowest_dirty(&self) -> u32 {
+        let _held = self.look();
+        let dirty = self.dirty();
+        self.published.lowest_dirty.swap(dirty, Relaxed).min(dirty)
     }
 
     /// The pageblocks that the zone may have lie below this one.
@@ -350,6 +364,10 @@ impl Drop for Locked<'_> {
         published.filled.store(areas.filled(), Relaxed);
         let in_extents = u64::from(extents.dirty()) << 32 | u64::from(extents.free());
         published.in_extents.store(in_extents, Relaxed);
+        let dirty = areas.dirty() + extents.dirty();
+        if dirty < published.lowest_dirty.load(Relaxed) {
+            published.lowest_dirty.store(dirty, Relaxed);
+        }
     }
 }
 

@@ -1,0 +1,190 @@
+//! How long freed memory is kept: for the delay, and longer where memory that went back was needed
+//! again soon.
+//!
+//! A program that works in bursts frees what the next burst needs. Given back in between, all of it
+//! has to be faulted in again, and that may cost more than the burst itself. The page cache learns
+//! from refaults which pages it should have kept; here it is the amount that tells, not the page:
+//! where at least half of what went back has been needed again within [`MOST_LOOKS`], memory is
+//! kept for as long as that took from now on, and where it has not, for half as long as before.
+//!
+//! Time is counted in looks: half delays. One that nobody took, because the thread sleeps, counts
+//! as well.
+//!
+//! Equations: `1 <= looks <= MOST_LOOKS`; `back <= gone`.
+
+/// The most looks for which memory is kept: eight delays, 4 s of the usual one.
+pub(super) const MOST_LOOKS: usize = 16;
+/// Frames (16 MiB) from which on it matters what becomes of them: faults of some milliseconds.
+const LEAST_GONE: u32 = 4096;
+/// Where less than this part of what stayed went back for good, the rest is kept as before.
+const SMALL_SHARE: u32 = 8;
+
+/// See the module.
+pub(super) struct Keeping {
+    /// Looks at which memory must have been free to go back.
+    looks: usize,
+    /// Frames that may be in memory, as of the last look and what went back since.
+    footprint: u32,
+    /// Frames that went back since `since_ns`, and how many have been needed again.
+    gone: u32,
+    back: u32,
+    since_ns: u64,
+    /// When the last look was.
+    now_ns: u64,
+}
+
+impl Keeping {
+    pub(super) const fn new() -> Self {
+        Self { looks: 1, footprint: 0, gone: 0, back: 0, since_ns: 0, now_ns: 0 }
+    }
+
+    /// Looks at which memory must have been free to go back at the next one.
+    pub(super) fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// A look at `now_ns`, half a `delay_ns` after the one before: `footprint` frames may be in
+    /// memory.
+    pub(super) fn see(&mut self, footprint: u32, now_ns: u64, delay_ns: u64) {
+        let grown = footprint.saturating_sub(self.footprint);
+        (self.footprint, self.now_ns) = (footprint, now_ns);
+        if self.gone == 0 {
+            return;
+        }
+        let away = now_ns.saturating_sub(self.since_ns) / (delay_ns / 2).max(1);
+        let away = usize::try_from(away).unwrap_or(usize::MAX);
+        self.back = self.back.saturating_add(grown).min(self.gone);
+        if away >= MOST_LOOKS {
+            // What comes back later would not have been kept. A little says nothing of the rest.
+            if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
+                let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
+                self.looks = (self.looks >> halvings).max(1);
+            }
+            self.forget();
+        } else if self.gone >= LEAST_GONE && self.back >= self.gone / 2 {
+            self.looks = (self.looks + away + 1).min(MOST_LOOKS);
+            self.forget();
+        }
+    }
+
+    /// Frames went back, because they had not been needed at so many looks.
+    pub(super) fn gave_back(&mut self, frames: u32) {
+        if frames == 0 {
+            return;
+        }
+        if self.gone == 0 {
+            self.since_ns = self.now_ns;
+        }
+        self.gone = self.gone.saturating_add(frames);
+        self.footprint = self.footprint.saturating_sub(frames);
+    }
+
+    fn forget(&mut self) {
+        (self.gone, self.back) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAY: u64 = 500_000_000;
+    const LOOK: u64 = DELAY / 2;
+    const BURST: u32 = 8 * LEAST_GONE;
+
+    /// A program that has `BURST` frames in use for a moment, again and again.
+    struct Bursts {
+        keeping: Keeping,
+        now_ns: u64,
+    }
+
+    impl Bursts {
+        fn new() -> Self {
+            let mut bursts = Self { keeping: Keeping::new(), now_ns: 7 };
+            bursts.keeping.see(0, 7, DELAY);
+            bursts
+        }
+
+        fn look(&mut self, footprint: u32) {
+            self.now_ns += LOOK;
+            self.keeping.see(footprint, self.now_ns, DELAY);
+        }
+
+        /// A burst of `frames` and `rest` looks after it; whether its memory was kept for so long.
+        fn burst(&mut self, frames: u32, rest: usize) -> bool {
+            self.look(frames);
+            let mut footprint = frames;
+            for look in 1..=rest {
+                self.look(footprint);
+                if look > self.keeping.looks() && footprint > 0 {
+                    self.keeping.gave_back(footprint);
+                    footprint = 0;
+                }
+            }
+            footprint > 0
+        }
+    }
+
+    #[test]
+    fn what_was_needed_again_soon_is_kept_for_that_long_from_then_on() {
+        let mut bursts = Bursts::new();
+        assert!(!bursts.burst(BURST, 9));
+        assert_eq!(bursts.keeping.looks(), 1, "nothing has come back yet");
+        assert!(bursts.burst(BURST, 9), "it has");
+        assert!((0..20).all(|_| bursts.burst(BURST, 9)));
+        assert!(bursts.keeping.looks() <= 12, "{} looks", bursts.keeping.looks());
+    }
+
+    #[test]
+    fn the_time_is_bounded() {
+        let mut bursts = Bursts::new();
+        for rest in 2..MOST_LOOKS + 2 {
+            bursts.burst(BURST, rest);
+            assert!((1..=MOST_LOOKS).contains(&bursts.keeping.looks()));
+        }
+        assert_eq!(bursts.keeping.looks(), MOST_LOOKS);
+        assert!(!bursts.burst(BURST, MOST_LOOKS + 1));
+    }
+
+    #[test]
+    fn it_halves_when_nothing_comes_back_in_time() {
+        let mut bursts = Bursts::new();
+        bursts.burst(BURST, 12);
+        bursts.burst(BURST, 12);
+        let mut looks = bursts.keeping.looks();
+        assert!(looks > 8);
+        while looks > 1 {
+            assert!(!bursts.burst(BURST, 3 * MOST_LOOKS));
+            looks /= 2;
+            assert_eq!(bursts.keeping.looks(), looks);
+        }
+        // Also in a time without a look.
+        bursts.burst(BURST, 12);
+        bursts.burst(BURST, 20);
+        bursts.now_ns += 4 * MOST_LOOKS as u64 * LOOK;
+        bursts.look(0);
+        assert_eq!(bursts.keeping.looks(), 1);
+    }
+
+    #[test]
+    fn a_little_that_goes_for_good_does_not_take_the_rest_along() {
+        let mut bursts = Bursts::new();
+        bursts.burst(BURST, 9);
+        bursts.burst(BURST, 9);
+        let looks = bursts.keeping.looks();
+        bursts.look(BURST);
+        bursts.keeping.gave_back(BURST / 16);
+        (0..2 * MOST_LOOKS).for_each(|_| bursts.look(BURST - BURST / 16));
+        assert_eq!(bursts.keeping.looks(), looks);
+    }
+
+    #[test]
+    fn a_part_or_a_little_that_comes_back_changes_nothing() {
+        let mut bursts = Bursts::new();
+        bursts.burst(BURST, 4);
+        bursts.burst(BURST / 2 - 1, 1);
+        assert_eq!(bursts.keeping.looks(), 1);
+        let mut bursts = Bursts::new();
+        assert!((0..20).all(|_| !bursts.burst(LEAST_GONE / 4, 4)));
+    }
+}
