@@ -2,9 +2,12 @@
 
 use super::ask::{Ask, Destination};
 use super::block::{Block, largest_blocks};
+use super::exchange::mark_movable;
 use super::fallback::Mode;
 use super::zone::{Locked, ZoneRef};
-use crate::frame::{End, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag, Pfn};
+use crate::frame::{
+    End, FrameState, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag, Pfn,
+};
 
 impl ZoneRef<'_> {
     /// Takes up to `count` blocks; each goes to `give` with the lock held. Returns how many.
@@ -19,11 +22,27 @@ impl ZoneRef<'_> {
         let frames = self.memory.frames();
         let mut locked = self.lock();
         let (mut taken, mut mode) = (0, Mode::default());
+        let is_movable = ask.migratetype == MigrateType::Movable;
         while taken < count {
+            if mode == Mode::default() && !ask.flags.high_atomic {
+                let memory = self.memory;
+                let run =
+                    locked.take_run(ask.order, ask.migratetype, count - taken, |pfn, zeroed| {
+                        if is_movable {
+                            mark_movable(memory, pfn, ask.order);
+                        }
+                        frames.set_state(pfn, destination.state(ask.order, zeroed));
+                        give(pfn, zeroed);
+                    });
+                taken += run;
+                if run > 0 {
+                    continue;
+                }
+            }
             let Some(block) = locked.take_one(ask, &mut mode) else { break };
             let Block { pfn, order, zeroed } = block;
-            if ask.migratetype == MigrateType::Movable {
-                locked.mark_movable(pfn, order);
+            if is_movable {
+                mark_movable(self.memory, pfn, order);
             }
             frames.set_state(pfn, destination.state(order, zeroed));
             give(pfn, zeroed);
@@ -38,12 +57,16 @@ impl ZoneRef<'_> {
     #[inline]
     pub(super) fn put(self, blocks: impl Iterator<Item = Block>) -> u32 {
         let mut locked = self.lock();
-        let (mut count, mut frames) = (0, 0);
+        let (mut count, mut frames, mut run) = (0, 0, Run::NONE);
         for block in blocks {
-            locked.put_block(block, End::Head);
             count += 1;
             frames += block.order.frames();
+            if !run.extend(self.memory, block) {
+                locked.put_run(run);
+                run = Run::of(block);
+            }
         }
+        locked.put_run(run);
         locked.state.counts.put.add(count, u64::from(frames));
         frames
     }
@@ -63,7 +86,51 @@ impl ZoneRef<'_> {
     }
 }
 
+/// Neighbouring frames of one pageblock that come back one after the other, in either direction:
+/// as larger blocks they are merged and listed less often. What comes back as one block is one.
+#[derive(Clone, Copy)]
+struct Run {
+    first: Pfn,
+    /// 0 where there are none.
+    frames: u32,
+    zeroed: bool,
+}
+
+impl Run {
+    const NONE: Self = Self { first: Pfn(0), frames: 0, zeroed: false };
+
+    #[inline]
+    fn of(block: Block) -> Self {
+        let Block { pfn, order, zeroed } = block;
+        Self { first: pfn, frames: order.frames(), zeroed }
+    }
+
+    /// Adds a block; returns false where it is not next to the run, or not as it.
+    #[inline]
+    fn extend(&mut self, memory: &Memory, block: Block) -> bool {
+        let Block { pfn, order, zeroed } = block;
+        let is_behind = pfn == self.first.plus(self.frames);
+        let is_next = is_behind || pfn.plus(order.frames()) == self.first;
+        if !is_next || zeroed != self.zeroed || pfn.pageblock() != self.first.pageblock() {
+            return false;
+        }
+        memory.frames().set_state(if is_behind { pfn } else { self.first }, FrameState::USED);
+        self.first = self.first.min(pfn);
+        self.frames += order.frames();
+        true
+    }
+}
+
 impl Locked<'_> {
+    /// Puts a run back, as the largest blocks that it forms.
+    #[inline]
+    fn put_run(&mut self, run: Run) {
+        let Run { first, frames, zeroed } = run;
+        for (pfn, order) in largest_blocks(first, frames) {
+            self.put_block(Block { pfn, order, zeroed }, End::Head);
+        }
+    }
+
     /// Takes one block from the lists that the request may use.
     #[inline]
     fn take_one(&mut self, ask: &Ask, mode: &mut Mode) -> Option<Block> {
