@@ -6,7 +6,8 @@ use super::exchange::mark_movable;
 use super::fallback::Mode;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{
-    End, FrameState, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag, Pfn,
+    End, FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag,
+    Pfn,
 };
 
 impl ZoneRef<'_> {
@@ -19,33 +20,26 @@ impl ZoneRef<'_> {
         destination: Destination,
         mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let frames = self.memory.frames();
+        let (memory, order, of) = (self.memory, ask.order, ask.migratetype);
+        let mut hand_out = |pfn: Pfn, zeroed: bool| {
+            if of == MigrateType::Movable {
+                mark_movable(memory, pfn, order);
+            }
+            memory.frames().set_state(pfn, destination.state(order, zeroed));
+            give(pfn, zeroed);
+        };
         let mut locked = self.lock();
-        let (mut taken, mut mode) = (0, Mode::default());
-        let is_movable = ask.migratetype == MigrateType::Movable;
+        let (mut taken, mut mode) = (0, Mode::Normal);
         while taken < count {
-            if mode == Mode::default() && !ask.flags.high_atomic {
-                let memory = self.memory;
-                let run =
-                    locked.take_run(ask.order, ask.migratetype, count - taken, |pfn, zeroed| {
-                        if is_movable {
-                            mark_movable(memory, pfn, ask.order);
-                        }
-                        frames.set_state(pfn, destination.state(ask.order, zeroed));
-                        give(pfn, zeroed);
-                    });
-                taken += run;
+            if mode == Mode::Normal && !ask.flags.high_atomic {
+                let run = locked.take_run(order, of, count - taken, &mut hand_out);
                 if run > 0 {
+                    taken += run;
                     continue;
                 }
             }
             let Some(block) = locked.take_one(ask, &mut mode) else { break };
-            let Block { pfn, order, zeroed } = block;
-            if is_movable {
-                mark_movable(self.memory, pfn, order);
-            }
-            frames.set_state(pfn, destination.state(order, zeroed));
-            give(pfn, zeroed);
+            hand_out(block.pfn, block.zeroed);
             taken += 1;
         }
         let blocks = u64::from(taken);
@@ -57,16 +51,20 @@ impl ZoneRef<'_> {
     #[inline]
     pub(super) fn put(self, blocks: impl Iterator<Item = Block>) -> u32 {
         let mut locked = self.lock();
-        let (mut count, mut frames, mut run) = (0, 0, Run::NONE);
-        for block in blocks {
+        let (mut count, mut frames) = (0, 0);
+        let mut blocks = blocks.inspect(|block| {
             count += 1;
             frames += block.order.frames();
-            if !run.extend(self.memory, block) {
-                locked.put_run(run);
-                run = Run::of(block);
+        });
+        if let Some(mut run) = blocks.next().map(Run::of) {
+            for block in blocks {
+                if !run.extend(self.memory, block) {
+                    locked.put_run(run);
+                    run = Run::of(block);
+                }
             }
+            locked.put_run(run);
         }
-        locked.put_run(run);
         locked.state.counts.put.add(count, u64::from(frames));
         frames
     }
@@ -91,14 +89,11 @@ impl ZoneRef<'_> {
 #[derive(Clone, Copy)]
 struct Run {
     first: Pfn,
-    /// 0 where there are none.
     frames: u32,
     zeroed: bool,
 }
 
 impl Run {
-    const NONE: Self = Self { first: Pfn(0), frames: 0, zeroed: false };
-
     #[inline]
     fn of(block: Block) -> Self {
         let Block { pfn, order, zeroed } = block;
@@ -126,6 +121,11 @@ impl Locked<'_> {
     #[inline]
     fn put_run(&mut self, run: Run) {
         let Run { first, frames, zeroed } = run;
+        if frames.is_power_of_two() && first.0.is_multiple_of(frames) {
+            // One block, as a rule: what is freed by itself pays for no search.
+            let order = Order::covering(frames);
+            return self.put_block(Block { pfn: first, order, zeroed }, End::Head);
+        }
         for (pfn, order) in largest_blocks(first, frames) {
             self.put_block(Block { pfn, order, zeroed }, End::Head);
         }
