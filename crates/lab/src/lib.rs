@@ -6,6 +6,7 @@
 //! replay         workloads of the documents, on stacks with chosen policies
 //! real_programs  programs that everybody knows, each with a fixed amount of work
 //! file_loads     loads of file systems on the page cache of such stacks
+//! frames         the zone, the page lists and LLFree by themselves
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
 //! ```
@@ -18,6 +19,7 @@
 mod driven;
 mod experiments;
 mod file_loads;
+mod frames;
 mod patterns;
 mod ready_program;
 mod real_programs;

@@ -68,8 +68,18 @@ fn one_line_for_each_mistake() {
 }
 
 /// All page policies.
-const POLICIES: [&str; 9] =
-    ["order0", "order0-63", "order0-310", "v2016", "v2016-186", "v5.14", "v5.18", "v6.7", "v6.18"];
+const POLICIES: [&str; 10] = [
+    "order0",
+    "order0-63",
+    "order0-310",
+    "v2016",
+    "v2016-186",
+    "v5.14",
+    "v5.18",
+    "v6.7",
+    "v6.18",
+    "v6.18-wide",
+];
 
 /// Every policy that can be chosen serves the same programs.
 #[test]

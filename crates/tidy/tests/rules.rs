@@ -26,6 +26,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sqlite/src/",
     "crates/sqlite-object/src/",
     "crates/sqlite-load/src/",
+    "crates/lab/src/frames/llfree.rs",
     "crates/lab/src/patterns/",
     "crates/profile/src/bell.rs",
     "crates/lab/src/replay/",

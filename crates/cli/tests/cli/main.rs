@@ -16,3 +16,4 @@ mod report;
 mod run;
 mod support;
 mod usage;
+mod zone;

@@ -74,7 +74,8 @@ fn with_a_wrong_option_nothing_runs() {
             .stderr(starts_with(format!("quarry run: {line}")))
             .stderr(predicate::function(|text: &str| text.lines().count() == 1));
     };
-    let policies = "order0, order0-63, order0-310, v2016, v2016-186, v5.14, v5.18, v6.7 or v6.18\n";
+    let policies = "order0, order0-63, order0-310, v2016, v2016-186, v5.14, v5.18, v6.7, v6.18 or \
+                    v6.18-wide\n";
     refused(
         &["--set", "PCP=order1"],
         &format!("--set PCP=order1: bad value; accepted: {policies}"),

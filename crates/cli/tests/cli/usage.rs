@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// What one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 25] = [
+const OF_ONE: [(&str, &str, &str); 28] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -39,6 +39,9 @@ const OF_ONE: [(&str, &str, &str); 25] = [
     ("cache-hit", "--mib=0", "'0'"),
     ("cache-hit", "--latency-us=x", "'x'"),
     ("cache-hit", "--variants=quarry,quarry", "quarry is named twice"),
+    ("zone", "--only=bogus", "no row --only bogus; "),
+    ("zone", "--variants=order1", "no variant --variants order1; "),
+    ("zone", "--variants=zone,zone", "zone is named twice"),
     ("real-programs", "--only=bogus", "bogus"),
     ("idle-return", "--survivors=x", "'x'"),
     ("idle-return", "--sizes=bogus", "'bogus'"),

@@ -141,10 +141,10 @@ fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
     words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
-/// The value that a block adds to `counts`: its frames, and again as dirty ones.
+/// The value that free frames add to `counts`, `dirty` of which are not known to be zero.
 #[inline(always)]
-fn counts_of(order: Order, zeroed: bool) -> u32 {
-    order.frames() * if zeroed { 1 } else { 1 << 16 | 1 }
+fn counts_of(frames: u32, dirty: u32) -> u32 {
+    dirty << 16 | frames
 }
 
 impl Pageblock {
@@ -233,6 +233,31 @@ impl Pageblock {
         u32::from(count)
     }
 
+    /// Takes up to `most` free blocks of order 0, the lowest ones first; returns how many.
+    /// O(words + blocks).
+    #[inline]
+    pub fn take_singles(&self, most: u32, mut take: impl FnMut(u32)) -> u32 {
+        let (mut words, mut left) = (self.words.load(Relaxed), most);
+        while left > 0 && words != 0 {
+            let index = words.trailing_zeros();
+            let word = &self.single[index as usize % WORDS];
+            let mut bits = word.load(Relaxed);
+            while left > 0 && bits != 0 {
+                take(index * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+                left -= 1;
+            }
+            word.store(bits, Relaxed);
+            if bits == 0 {
+                words &= words - 1;
+            }
+        }
+        self.words.store(words, Relaxed);
+        let taken = most - left;
+        self.nr_singles.store(self.nr_singles.load(Relaxed) - taken as u16, Relaxed);
+        taken
+    }
+
     /// Frames of the free blocks that start here.
     #[inline]
     #[must_use]
@@ -247,16 +272,16 @@ impl Pageblock {
         self.counts.load(Relaxed) >> 16
     }
 
-    /// Counts a block that became free.
+    /// Counts frames of blocks that became free, `dirty` of which are not known to be zero.
     #[inline]
-    pub fn count_freed(&self, order: Order, zeroed: bool) {
-        self.counts.store(self.counts.load(Relaxed) + counts_of(order, zeroed), Relaxed);
+    pub fn count_freed(&self, frames: u32, dirty: u32) {
+        self.counts.store(self.counts.load(Relaxed) + counts_of(frames, dirty), Relaxed);
     }
 
-    /// Counts a free block that was taken.
+    /// Counts frames of free blocks that were taken.
     #[inline]
-    pub fn count_taken(&self, order: Order, zeroed: bool) {
-        self.counts.store(self.counts.load(Relaxed) - counts_of(order, zeroed), Relaxed);
+    pub fn count_taken(&self, frames: u32, dirty: u32) {
+        self.counts.store(self.counts.load(Relaxed) - counts_of(frames, dirty), Relaxed);
     }
 
     /// Marks the frames of a block that was taken for a movable request.

@@ -9,18 +9,22 @@ use super::policy::{
     BATCH_SCALE_MAX, COSTLY_ORDER, DrainWalk, LOW_LISTS, Policy, PolicyContext, SizeInputs, Sizes,
     batch_since_4_20, low_list, scaled_to,
 };
-use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER};
+use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
 /// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
 const HIGH_FRACTION: u32 = 8;
 /// What a release since Linux 6.7 does in its own way.
 pub(super) trait Release {
-    /// The order of each list: those of orders 0..=3, then those of order 9.
+    /// The order of each list: those of orders 0..=3, those of order 9, and those of orders 4..=8
+    /// where there are any.
     const ORDERS: &'static [u8];
     /// True if drains release the lists and the zone after each batch.
     const RELEASES_BETWEEN_BATCHES: bool;
     /// See [`Policy::tests_every_request`].
     const TESTS_EVERY_REQUEST: bool;
+
+    /// The first list of orders 4..=8, where each migratetype has its own; no release had them.
+    const MIDDLE_LISTS: Option<usize> = None;
 
     /// Which of the lists of order 9.
     fn huge_list(migratetype: MigrateType) -> usize;
@@ -117,6 +121,10 @@ impl<R: Release> Policy for R {
         match order.get() {
             0..=COSTLY_ORDER => Some(low_list(order, migratetype)),
             PAGEBLOCK_ORDER => Some(LOW_LISTS + R::huge_list(migratetype)),
+            order if order < PAGEBLOCK_ORDER => {
+                let above = usize::from(order - COSTLY_ORDER - 1);
+                Some(R::MIDDLE_LISTS? + PCP_TYPES * above + migratetype.index())
+            }
             _ => None,
         }
     }

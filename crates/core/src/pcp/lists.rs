@@ -6,6 +6,7 @@
 
 use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
+use quarry_sys::local;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -106,12 +107,12 @@ fresh_zero! {
 
 impl Pcp {
     pub(super) fn bypass_alloc(&self, blocks: u64) {
-        self.bypassed_allocs.fetch_add(blocks, Relaxed);
+        local::add_shared(&self.bypassed_allocs, blocks);
     }
 
     pub(super) fn bypass_free(&self, blocks: u64) {
-        self.bypassed_frees.fetch_add(blocks, Relaxed);
-        self.bypass_sections.fetch_add(1, Relaxed);
+        local::add_shared(&self.bypassed_frees, blocks);
+        local::add_shared(&self.bypass_sections, 1);
     }
 
     /// Visits the lock of the lists.

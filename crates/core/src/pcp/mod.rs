@@ -44,5 +44,5 @@ pub use request::{Page, PageRequest};
 pub use ring::RingSizes;
 pub use v5_14::V5_14;
 pub use v6_7::V6_7;
-pub use v6_18::V6_18;
+pub use v6_18::{V6_18, V6_18Wide};
 pub use v2016::V2016;

@@ -6,7 +6,7 @@ use super::order0::Order0;
 use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use super::v5_14::V5_14;
 use super::v6_7::V6_7;
-use super::v6_18::V6_18;
+use super::v6_18::{V6_18, V6_18Wide};
 use super::v2016::V2016;
 use crate::frame::{MigrateType, Order};
 
@@ -31,6 +31,9 @@ macro_rules! page_policies {
             V6_7, "v6.7", "orders 0 to 3 and 9, auto-tuned (Linux 6.7)", [v6_7: "v6.7" = V6_7];
             V6_18, "v6.18", "orders 0 to 3 and 9, auto-tuned (Linux 6.18)", [
                 v6_18: "v6.18" = V6_18
+            ];
+            V6_18Wide, "v6.18", "orders 0 to 9, auto-tuned (no kernel has orders 4 to 8)", [
+                v6_18_wide: "v6.18-wide" = V6_18Wide
             ];
         }
     };

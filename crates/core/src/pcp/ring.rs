@@ -9,8 +9,8 @@ use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Most lists of a policy: 3 migratetypes x orders 0..=3 and 9 (Linux 5.14 to 5.19).
-pub(super) const MAX_LISTS: usize = 15;
+/// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
+pub(super) const MAX_LISTS: usize = 29;
 
 /// Where an empty list starts: far enough from a page's edge that a list which goes a little up and
 /// down touches one page of its ring.
@@ -53,6 +53,7 @@ impl RingSizes {
         let size = match order {
             0 => self.single,
             1..=3 => self.small,
+            4..=8 => (self.single >> order).max(16),
             _ => self.huge,
         };
         assert!(size.is_power_of_two(), "ring sizes are powers of two");

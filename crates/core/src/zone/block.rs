@@ -16,6 +16,14 @@ pub struct Block {
     pub zeroed: bool,
 }
 
+impl Block {
+    /// Its frames, where they are not known to be zero.
+    #[inline]
+    pub(super) fn dirty(self) -> u32 {
+        if self.zeroed { 0 } else { self.order.frames() }
+    }
+}
+
 /// Calls `act` for each pageblock of a block, with the part of the block that lies in it.
 #[inline]
 pub(super) fn for_each_part(

@@ -16,12 +16,45 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes the free block at `pfn`, of order `from`, split down to `order`.
+    /// Takes up to `most` blocks of `order`: those that the smallest block of `migratetype` that
+    /// holds one is split into, or, of order 0, single ones of one pageblock. The lowest addresses
+    /// come first. Each goes to `give`, which sets its state, with whether it is known to be zero.
+    /// Returns how many; 0 where the migratetype has none. O(orders + blocks).
+    #[inline]
+    pub(super) fn take_run(
+        &mut self,
+        order: Order,
+        of: MigrateType,
+        most: u32,
+        mut give: impl FnMut(Pfn, bool),
+    ) -> u32 {
+        let (memory, areas) = (self.memory, &mut self.state.areas);
+        let Some(found) = smallest_filled(areas.filled(), order, of) else { return 0 };
+        if found == Order::ZERO {
+            return areas.take_singles(memory, of, most, give);
+        }
+        let Some(pfn) = areas.first(memory, found, of) else { return 0 };
+        let count = most.min(1 << (found.get() - order.get()));
+        let frames = count << order.get();
+        let zeroed = match frames == found.frames() {
+            true => areas.remove(memory, pfn, found, of),
+            false => areas.take_front(memory, (pfn, found), frames, of),
+        };
+        (0..count).for_each(|number| give(pfn.plus(number << order.get()), zeroed));
+        count
+    }
+
+    /// Takes the free block at `pfn`, of order `from`, split down to `order`. The lowest address is
+    /// handed out.
     #[inline]
     pub(super) fn take_from(&mut self, pfn: Pfn, from: Order, order: Order) -> Block {
         let of = self.memory.pageblocks().of(pfn).migratetype();
-        let zeroed = self.take_off(pfn, from, of);
-        self.expand(Block { pfn, order: from, zeroed }, order, of)
+        let zeroed = match from == order {
+            true => self.state.areas.remove(self.memory, pfn, order, of),
+            false => self.state.areas.take_front(self.memory, (pfn, from), order.frames(), of),
+        };
+        self.memory.frames().set_state(pfn, FrameState::USED);
+        Block { pfn, order, zeroed }
     }
 
     /// Takes a free block off the list of `migratetype`. Returns whether it is known to be zero.
@@ -30,18 +63,6 @@ impl Locked<'_> {
         let zeroed = self.state.areas.remove(self.memory, pfn, order, of);
         self.memory.frames().set_state(pfn, FrameState::USED);
         zeroed
-    }
-
-    /// Splits a block that is on no list. Each step puts the upper half at the head of its list, so
-    /// that the lowest address is handed out.
-    #[inline]
-    fn expand(&mut self, block: Block, order: Order, of: MigrateType) -> Block {
-        let Block { pfn, order: from, zeroed } = block;
-        for half in (order.get()..from.get()).rev().map(Order::new) {
-            let upper = Block { pfn: pfn.plus(half.frames()), order: half, zeroed };
-            self.state.areas.add(self.memory, upper, of, End::Head);
-        }
-        Block { pfn, order, zeroed }
     }
 
     /// Puts a block back, merged with its free buddies. O(orders).
@@ -56,30 +77,42 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        while order < Order::MAX {
+        // Below the order of a pageblock the buddies lie in the same one: it, and the zone, count
+        // once for all of them.
+        let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
+        while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
             let state = frames.state(buddy);
             if !state.is_buddy(order) {
                 break;
             }
-            // Below the order of a pageblock the buddy lies in the same one.
-            let buddy_tag =
-                if order < Order::PAGEBLOCK { tag } else { memory.pageblocks().of(buddy).tag() };
-            if buddy_tag != tag {
-                if !may_merge(tag, buddy_tag) {
-                    break;
-                }
-                memory.pageblocks().of(buddy).set_tag(tag);
-            }
             let free = Block { pfn: buddy, order, zeroed: state.is_zeroed() };
-            areas.remove_known(memory, free, buddy_tag.migratetype());
+            areas.unlink(memory, buddy, order, of);
             frames.set_state(buddy, FrameState::USED);
+            merged += order.frames();
+            dirty += free.dirty();
             zeroed &= free.zeroed;
             pfn = pfn.min(buddy);
             order = Order::new(order.get() + 1);
         }
+        if merged > 0 {
+            areas.uncount(memory, pfn, merged, dirty, of);
+        }
+        while order >= Order::PAGEBLOCK && order < Order::MAX {
+            let buddy = pfn.buddy(order);
+            let state = frames.state(buddy);
+            let buddy_tag = memory.pageblocks().of(buddy).tag();
+            if !state.is_buddy(order) || buddy_tag != tag && !may_merge(tag, buddy_tag) {
+                break;
+            }
+            memory.pageblocks().of(buddy).set_tag(tag);
+            zeroed &= areas.remove(memory, buddy, order, buddy_tag.migratetype());
+            frames.set_state(buddy, FrameState::USED);
+            pfn = pfn.min(buddy);
+            order = Order::new(order.get() + 1);
+        }
         let end = if merge_likely(memory, pfn, order) { End::Tail } else { end };
-        areas.add(memory, Block { pfn, order, zeroed }, tag.migratetype(), end);
+        areas.add(memory, Block { pfn, order, zeroed }, of, end);
     }
 }
 

@@ -4,7 +4,9 @@
 use super::block::{Block, for_each_part, largest_blocks};
 use super::watermark::Mark;
 use super::zone::Locked;
-use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, Pageblock, PageblockIndex, Pfn};
+use crate::frame::{
+    End, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, Pageblock, PageblockIndex, Pfn,
+};
 
 impl Locked<'_> {
     /// Makes the frames that a pageblock keeps free blocks again.
@@ -74,10 +76,10 @@ impl Locked<'_> {
         }
         Some(index)
     }
+}
 
-    /// Marks a block that leaves the zone for a movable request.
-    #[inline]
-    pub(super) fn mark_movable(&mut self, pfn: Pfn, order: Order) {
-        for_each_part(self.memory, pfn, order, Pageblock::mark_movable);
-    }
+/// Marks a block that leaves the zone for a movable request.
+#[inline]
+pub(super) fn mark_movable(memory: &Memory, pfn: Pfn, order: Order) {
+    for_each_part(memory, pfn, order, Pageblock::mark_movable);
 }

@@ -2,6 +2,7 @@
 
 use super::ask::AllocFlags;
 use super::block::Block;
+use super::exchange::mark_movable;
 use super::extents::Extent;
 use super::fallback::Mode;
 use super::watermark::Mark;
@@ -100,7 +101,7 @@ impl Locked<'_> {
                 return self.state.extents.take_in(memory, index, count, align.frames());
             }
             // Stolen: the remaining frames are of the pageblock's own type.
-            self.mark_movable(pfn, order);
+            mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
             return Some(Extent { pfn, zeroed });
         }

@@ -11,7 +11,7 @@
 //! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
 //!   part of it that is not known to be zero
 
-use super::block::{Block, ORDERS};
+use super::block::{Block, ORDERS, largest_blocks};
 use crate::frame::{
     End, FrameState, List, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
     PageblockIndex, Pfn,
@@ -122,22 +122,11 @@ impl FreeAreas {
     /// Puts a block on the list of `migratetype`. O(1).
     #[inline]
     pub(super) fn add(&mut self, memory: &Memory, block: Block, of: MigrateType, end: End) {
-        let Block { pfn, order, zeroed } = block;
-        debug_assert!(pfn.is_aligned(order), "misaligned block");
-        let pageblock = memory.pageblocks().of(pfn);
-        debug_assert_eq!(pageblock.migratetype(), of, "block on the list of another type");
-        memory.frames().set_state(pfn, FrameState::in_zone(order, zeroed));
-        pageblock.count_freed(order, zeroed);
-        self.dirty += if zeroed { 0 } else { order.frames() };
-        if order == Order::ZERO {
-            if pageblock.add_single(pfn.0 % PAGEBLOCK_FRAMES) == 1 {
-                let links = memory.pageblocks().single_links();
-                self.singles[of.index()].add(&links, pfn.pageblock(), end);
-            }
-        } else {
-            self.areas[list_number(order, of)].blocks.add(memory.frames(), pfn, end);
-        }
-        self.count_in(order, of, 1);
+        let (frames, dirty) = (block.order.frames(), block.dirty());
+        self.link(memory, block, of, end);
+        memory.pageblocks().of(block.pfn).count_freed(frames, dirty);
+        self.by_type[of.index()] += frames;
+        self.dirty += dirty;
     }
 
     /// Takes a block off the list of `migratetype`. The caller sets its state. O(1). Returns
@@ -152,26 +141,121 @@ impl FreeAreas {
     ) -> bool {
         let state = memory.frames().state(pfn);
         debug_assert!(state.is_buddy(order), "block is not free in the zone");
-        self.remove_known(memory, Block { pfn, order, zeroed: state.is_zeroed() }, of);
+        let block = Block { pfn, order, zeroed: state.is_zeroed() };
+        self.unlink(memory, pfn, order, of);
+        self.uncount(memory, pfn, order.frames(), block.dirty(), of);
         state.is_zeroed()
     }
 
-    /// As [`remove`](Self::remove), where the caller has read the block's state already.
+    /// Takes the first `frames` frames of a free block, which are less than all of it; the rest
+    /// stays, in the largest blocks that it forms. The caller sets the state of what it takes.
+    /// O(orders). Returns whether the block is known to be zero.
+    ///
+    /// Whoever takes them one by one leaves the same lists behind, if none of the orders below the
+    /// block's had a block; with the counts written for each half of each split, it took twice as
+    /// long.
     #[inline]
-    pub(super) fn remove_known(&mut self, memory: &Memory, block: Block, of: MigrateType) {
+    pub(super) fn take_front(
+        &mut self,
+        memory: &Memory,
+        (pfn, order): (Pfn, Order),
+        frames: u32,
+        of: MigrateType,
+    ) -> bool {
+        let state = memory.frames().state(pfn);
+        debug_assert!(state.is_buddy(order), "block is not free in the zone");
+        let zeroed = state.is_zeroed();
+        let rest = largest_blocks(pfn.plus(frames), order.frames() - frames)
+            .map(|(pfn, order)| Block { pfn, order, zeroed });
+        self.unlink(memory, pfn, order, of);
+        if order > Order::PAGEBLOCK {
+            // The rest lies in two pageblocks, of which each counts its own.
+            let whole = Block { pfn, order, zeroed };
+            self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
+            rest.for_each(|block| self.add(memory, block, of, End::Head));
+        } else {
+            rest.for_each(|block| self.link(memory, block, of, End::Head));
+            self.uncount(memory, pfn, frames, if zeroed { 0 } else { frames }, of);
+        }
+        zeroed
+    }
+
+    /// Takes up to `most` blocks of order 0 of the first pageblock that has any; each goes to
+    /// `give`, which sets its state, with whether it is known to be zero. Returns how many.
+    /// O(blocks).
+    #[inline]
+    pub(super) fn take_singles(
+        &mut self,
+        memory: &Memory,
+        of: MigrateType,
+        most: u32,
+        mut give: impl FnMut(Pfn, bool),
+    ) -> u32 {
+        let Some(index) = self.singles[of.index()].first() else { return 0 };
+        let (pageblock, mut dirty) = (memory.pageblocks().at(index), 0);
+        let taken = pageblock.take_singles(most, |at| {
+            let pfn = index.first().plus(at);
+            let state = memory.frames().state(pfn);
+            debug_assert!(state.is_buddy(Order::ZERO), "block is not free in the zone");
+            dirty += u32::from(!state.is_zeroed());
+            give(pfn, state.is_zeroed());
+        });
+        if pageblock.nr_singles() == 0 {
+            self.singles[of.index()].remove(&memory.pageblocks().single_links(), index);
+        }
+        self.less(Order::ZERO, of, taken);
+        self.uncount(memory, index.first(), taken, dirty, of);
+        taken
+    }
+
+    /// Puts a block on its list and notes its state, but does not count its frames.
+    #[inline]
+    fn link(&mut self, memory: &Memory, block: Block, of: MigrateType, end: End) {
         let Block { pfn, order, zeroed } = block;
+        debug_assert!(pfn.is_aligned(order), "misaligned block");
         let pageblock = memory.pageblocks().of(pfn);
-        pageblock.count_taken(order, zeroed);
-        self.dirty -= if zeroed { 0 } else { order.frames() };
+        debug_assert_eq!(pageblock.migratetype(), of, "block on the list of another type");
+        memory.frames().set_state(pfn, FrameState::in_zone(order, zeroed));
         if order == Order::ZERO {
-            if pageblock.remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
+            if pageblock.add_single(pfn.0 % PAGEBLOCK_FRAMES) == 1 {
+                let links = memory.pageblocks().single_links();
+                self.singles[of.index()].add(&links, pfn.pageblock(), end);
+            }
+        } else {
+            self.areas[list_number(order, of)].blocks.add(memory.frames(), pfn, end);
+        }
+        self.more(order, of, 1);
+    }
+
+    /// Takes a block off its list, but leaves its frames in the counts: see
+    /// [`uncount`](Self::uncount).
+    #[inline]
+    pub(super) fn unlink(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType) {
+        if order == Order::ZERO {
+            if memory.pageblocks().of(pfn).remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
                 let links = memory.pageblocks().single_links();
                 self.singles[of.index()].remove(&links, pfn.pageblock());
             }
         } else {
             self.areas[list_number(order, of)].blocks.remove(memory.frames(), pfn);
         }
-        self.count_out(order, of, 1);
+        self.less(order, of, 1);
+    }
+
+    /// Takes frames of blocks that began in the pageblock of `pfn`, and are on no list any more,
+    /// out of the counts; `dirty` of them are not known to be zero.
+    #[inline]
+    pub(super) fn uncount(
+        &mut self,
+        memory: &Memory,
+        pfn: Pfn,
+        frames: u32,
+        dirty: u32,
+        of: MigrateType,
+    ) {
+        memory.pageblocks().of(pfn).count_taken(frames, dirty);
+        self.by_type[of.index()] -= frames;
+        self.dirty -= dirty;
     }
 
     /// Moves all blocks of order 0 of a pageblock from the list of one type to that of another.
@@ -187,21 +271,23 @@ impl FreeAreas {
             let links = memory.pageblocks().single_links();
             self.singles[from.index()].remove(&links, index);
             self.singles[to.index()].push_back(&links, index);
-            self.count_out(Order::ZERO, from, singles);
-            self.count_in(Order::ZERO, to, singles);
+            self.less(Order::ZERO, from, singles);
+            self.more(Order::ZERO, to, singles);
+            self.by_type[from.index()] -= singles;
+            self.by_type[to.index()] += singles;
         }
     }
 
+    /// Notes that a list has so many blocks more.
     #[inline]
-    fn count_in(&mut self, order: Order, of: MigrateType, blocks: u32) {
-        self.by_type[of.index()] += blocks << order.get();
+    fn more(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.areas[list_number(order, of)].nr += blocks;
         self.filled |= 1 << (16 * of.index() + order.index());
     }
 
+    /// Notes that a list has so many blocks less.
     #[inline]
-    fn count_out(&mut self, order: Order, of: MigrateType, blocks: u32) {
-        self.by_type[of.index()] -= blocks << order.get();
+    fn less(&mut self, order: Order, of: MigrateType, blocks: u32) {
         let nr = &mut self.areas[list_number(order, of)].nr;
         *nr -= blocks;
         if *nr == 0 {

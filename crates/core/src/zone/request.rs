@@ -2,9 +2,13 @@
 
 use super::ask::{Ask, Destination};
 use super::block::{Block, largest_blocks};
+use super::exchange::mark_movable;
 use super::fallback::Mode;
 use super::zone::{Locked, ZoneRef};
-use crate::frame::{End, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag, Pfn};
+use crate::frame::{
+    End, FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag,
+    Pfn,
+};
 
 impl ZoneRef<'_> {
     /// Takes up to `count` blocks; each goes to `give` with the lock held. Returns how many.
@@ -16,17 +20,26 @@ impl ZoneRef<'_> {
         destination: Destination,
         mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let frames = self.memory.frames();
-        let mut locked = self.lock();
-        let (mut taken, mut mode) = (0, Mode::default());
-        while taken < count {
-            let Some(block) = locked.take_one(ask, &mut mode) else { break };
-            let Block { pfn, order, zeroed } = block;
-            if ask.migratetype == MigrateType::Movable {
-                locked.mark_movable(pfn, order);
+        let (memory, order, of) = (self.memory, ask.order, ask.migratetype);
+        let mut hand_out = |pfn: Pfn, zeroed: bool| {
+            if of == MigrateType::Movable {
+                mark_movable(memory, pfn, order);
             }
-            frames.set_state(pfn, destination.state(order, zeroed));
+            memory.frames().set_state(pfn, destination.state(order, zeroed));
             give(pfn, zeroed);
+        };
+        let mut locked = self.lock();
+        let (mut taken, mut mode) = (0, Mode::Normal);
+        while taken < count {
+            if mode == Mode::Normal && !ask.flags.high_atomic {
+                let run = locked.take_run(order, of, count - taken, &mut hand_out);
+                if run > 0 {
+                    taken += run;
+                    continue;
+                }
+            }
+            let Some(block) = locked.take_one(ask, &mut mode) else { break };
+            hand_out(block.pfn, block.zeroed);
             taken += 1;
         }
         let blocks = u64::from(taken);
@@ -39,10 +52,18 @@ impl ZoneRef<'_> {
     pub(super) fn put(self, blocks: impl Iterator<Item = Block>) -> u32 {
         let mut locked = self.lock();
         let (mut count, mut frames) = (0, 0);
-        for block in blocks {
-            locked.put_block(block, End::Head);
+        let mut blocks = blocks.inspect(|block| {
             count += 1;
             frames += block.order.frames();
+        });
+        if let Some(mut run) = blocks.next().map(Run::of) {
+            for block in blocks {
+                if !run.extend(self.memory, block) {
+                    locked.put_run(run);
+                    run = Run::of(block);
+                }
+            }
+            locked.put_run(run);
         }
         locked.state.counts.put.add(count, u64::from(frames));
         frames
@@ -63,7 +84,53 @@ impl ZoneRef<'_> {
     }
 }
 
+/// Neighbouring frames of one pageblock that come back one after the other, in either direction:
+/// as larger blocks they are merged and listed less often. What comes back as one block is one.
+#[derive(Clone, Copy)]
+struct Run {
+    first: Pfn,
+    frames: u32,
+    zeroed: bool,
+}
+
+impl Run {
+    #[inline]
+    fn of(block: Block) -> Self {
+        let Block { pfn, order, zeroed } = block;
+        Self { first: pfn, frames: order.frames(), zeroed }
+    }
+
+    /// Adds a block; returns false where it is not next to the run, or not as it.
+    #[inline]
+    fn extend(&mut self, memory: &Memory, block: Block) -> bool {
+        let Block { pfn, order, zeroed } = block;
+        let is_behind = pfn == self.first.plus(self.frames);
+        let is_next = is_behind || pfn.plus(order.frames()) == self.first;
+        if !is_next || zeroed != self.zeroed || pfn.pageblock() != self.first.pageblock() {
+            return false;
+        }
+        memory.frames().set_state(if is_behind { pfn } else { self.first }, FrameState::USED);
+        self.first = self.first.min(pfn);
+        self.frames += order.frames();
+        true
+    }
+}
+
 impl Locked<'_> {
+    /// Puts a run back, as the largest blocks that it forms.
+    #[inline]
+    fn put_run(&mut self, run: Run) {
+        let Run { first, frames, zeroed } = run;
+        if frames.is_power_of_two() && first.0.is_multiple_of(frames) {
+            // One block, as a rule: what is freed by itself pays for no search.
+            let order = Order::covering(frames);
+            return self.put_block(Block { pfn: first, order, zeroed }, End::Head);
+        }
+        for (pfn, order) in largest_blocks(first, frames) {
+            self.put_block(Block { pfn, order, zeroed }, End::Head);
+        }
+    }
+
     /// Takes one block from the lists that the request may use.
     #[inline]
     fn take_one(&mut self, ask: &Ask, mode: &mut Mode) -> Option<Block> {

@@ -19,6 +19,7 @@ mod replay;
 mod sqlite;
 mod start_up;
 mod tables;
+mod zone;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
@@ -38,6 +39,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
     Entry::of::<cache_hit::CacheHit>(),
+    Entry::of::<zone::Zone>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),

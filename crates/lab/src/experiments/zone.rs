@@ -1,0 +1,213 @@
+//! `zone`: the zone and the page lists by themselves, beside LLFree.
+
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
+use anyhow::{Result, bail};
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_core::pcp::PAGE_POLICIES;
+use quarry_harness::affinity;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{self, Work, WorkKind};
+use quarry_harness::nearest;
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::{Group, Matrix};
+use quarry_harness::usage::Usage;
+use std::env;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The policy that the library starts with, and the baseline where none is named.
+const DEFAULT: &str = "v6.18";
+/// Variants that are no page policies.
+const ZONE: &str = "zone";
+const LLFREE: &str = "llfree";
+/// The variable that names the shared object.
+const LLFREE_OBJECT: &str = "QUARRY_LLFREE";
+/// The part of the 2 MiB blocks that are in use in part.
+const PARTLY: &str = "partly used";
+
+/// The zone and the page lists by themselves, beside LLFree.
+///
+/// Nothing is behind the frames: what is measured is who finds them, and how. An operation is a
+/// block taken and one given back. `pair` gives a block back at once; `bulk` takes half of what is
+/// free, all tasks together, and gives it back; `random` gives a block of those in use back, chosen
+/// at random, and takes another one.
+///
+/// A `fresh` memory is free as a whole (and half in use for `random`). For a `fragmented` one 63 of
+/// 64 parts of it were taken as blocks of the order that is measured, and half of these came back,
+/// chosen at random; how many of its 2 MiB blocks are in use in part stands in a table.
+///
+/// `zone` takes the zone's lock for each block; the others are page policies, each task with lists
+/// of its own, as the library has them: the default one is compiled in. `llfree` is the shared
+/// object of LLFree's C sources that QUARRY_LLFREE names. One task runs alone in its process, so
+/// that Quarry's locks are plain loads and stores; several have a CPU each, as far as there are
+/// enough.
+#[derive(Args)]
+pub(super) struct Zone {
+    #[command(flatten)]
+    common: Common<Zone>,
+    /// Only rows whose names begin so, such as fresh, fragmented-bulk or fresh-pair-0.
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    only: Vec<String>,
+    /// The memory, in MiB.
+    #[arg(long, default_value = "4096",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
+          value_parser = clap::value_parser!(u32).range(32..=65536))]
+    mib: u32,
+    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    #[arg(long, default_value = "20",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    millis: u64,
+}
+
+impl Defaults for Zone {
+    const VARIANTS: &'static str = "v6.18,zone,order0,v2016,llfree";
+    const TASKS: &'static str = "1,2";
+    const SAMPLES: &'static str = "8";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 256;
+}
+
+/// A row of the tables.
+#[derive(Clone, Copy)]
+struct Row {
+    state: State,
+    pattern: Pattern,
+    order: u8,
+}
+
+impl Row {
+    /// All rows, in the order of the tables.
+    fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        for state in State::ALL {
+            for pattern in Pattern::ALL {
+                rows.extend((0..ORDERS).map(|order| Self { state, pattern, order }));
+            }
+        }
+        rows
+    }
+
+    fn group(self) -> String {
+        format!("{}-{}", self.state.name(), self.pattern.name())
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.group(), self.order)
+    }
+}
+
+/// The variant of a name, with a description of it; `None` where it is not there, which `out` says.
+fn variant(name: &str, out: &mut dyn Write) -> Result<Option<(Allocator, String)>> {
+    if name == LLFREE {
+        let Some(object) = env::var_os(LLFREE_OBJECT) else {
+            writeln!(out, "{LLFREE}: left out, for {LLFREE_OBJECT} names no shared object of it")?;
+            return Ok(None);
+        };
+        let object = PathBuf::from(object);
+        if !object.is_file() {
+            bail!(Usage(format!("{LLFREE_OBJECT}: {} is no file", object.display())));
+        }
+        let about = format!("LLFree, {}", object.display());
+        return Ok(Some((Allocator::LlFree(object), about)));
+    }
+    if name == ZONE {
+        let about = "the zone by itself, a critical section for each block";
+        return Ok(Some((Allocator::Zone, about.to_owned())));
+    }
+    let Some(known) = PAGE_POLICIES.iter().find(|known| known.name == name) else {
+        let policies = PAGE_POLICIES.iter().map(|known| known.name);
+        let accepted: Vec<&str> = [ZONE, LLFREE].into_iter().chain(policies).collect();
+        return Err(nearest::unknown("variant --variants", name, &accepted));
+    };
+    Ok(Some((Allocator::Lists(name.to_owned()), format!("page lists: {}", known.about))))
+}
+
+impl Zone {
+    /// The variants that are there.
+    fn variants(&self, out: &mut dyn Write) -> Result<Vec<(Allocator, String)>> {
+        let mut found = Vec::new();
+        for (index, name) in self.common.variants.iter().enumerate() {
+            if self.common.variants[..index].contains(name) {
+                bail!(Usage(format!("--variants: {name} is named twice")));
+            }
+            found.extend(variant(name, out)?);
+        }
+        Ok(found)
+    }
+}
+
+impl Plan for Zone {
+    const NAME: &'static str = "zone";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<FramesSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let found = self.variants(lab.out)?;
+        let names: Vec<&str> = found.iter().map(|(allocator, _)| allocator.name()).collect();
+        let baseline = self.common.baseline(&names, DEFAULT)?.to_owned();
+        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
+        let mut variants: Vec<Variant> =
+            found.iter().map(|(allocator, about)| Variant::new(allocator.name(), about)).collect();
+        variants.push(variants[original].copy());
+        let mut allocators: Vec<Allocator> = found.into_iter().map(|(it, _)| it).collect();
+        allocators.push(allocators[original].clone());
+        let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
+        let workload = |row: &Row| Workload::new(&row.to_string(), Verify::PerOperation(1));
+        let workloads = rows.iter().map(workload).collect();
+        let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
+        let (mib, millis, printed) = (self.mib, self.millis, rows.clone());
+        let sampler = move |key: SampleKey| {
+            let Row { state, pattern, order } = rows[key.workload];
+            let sample = FramesSample {
+                variant: allocators[key.variant].clone(),
+                state,
+                pattern,
+                order,
+                tasks: key.tasks,
+                cpus: cpus.clone(),
+                mib,
+                millis,
+                operations: None,
+            };
+            Ok(launch::sample(&sample.order(), None, &[])?.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = format!("{millis} ms over {mib} MiB in a fresh process.");
+        let partly = Metric::new(PARTLY, "% of 2 MiB blocks", Direction::None, PARTLY);
+        let mut metrics = plan.metrics.clone();
+        metrics.push(partly.times(100.0).digits(1));
+        let plan =
+            Experiment { about, metrics, ..plan }.option("mib", mib).option("millis", millis);
+        Ok(Some(Staged::new(plan, move |run, out| print(run, &printed, out))))
+    }
+}
+
+fn print(run: &Run, rows: &[Row], out: &mut dyn Write) -> Result<()> {
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        if groups.last().is_none_or(|group| group.name != row.group()) {
+            groups.extend(tables::group(&row.group(), vec![row.to_string()]));
+        } else if let Some(group) = groups.last_mut() {
+            group.workloads.push(row.to_string());
+        }
+    }
+    let fragmented: Vec<String> = rows
+        .iter()
+        .filter(|row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair))
+        .map(ToString::to_string)
+        .collect();
+    writeln!(out, "{}\n", tables::compared(run, groups))?;
+    if !fragmented.is_empty() {
+        writeln!(out, "Blocks of 2 MiB that are in use in part, before the first operation:\n")?;
+        let matrix = Matrix::new(run, tables::group("fragmented", fragmented));
+        writeln!(out, "{}", matrix.medians(run.meta.metric(PARTLY)?))?;
+    }
+    Ok(())
+}

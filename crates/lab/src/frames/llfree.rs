@@ -1,0 +1,168 @@
+//! LLFree, the page allocator without locks of Wrenger et al. (USENIX ATC 2023), through the C
+//! interface of its `llfree.h`. Nothing of it is part of this project: whoever compares names a
+//! shared object.
+
+use super::Frames;
+use anyhow::{Context, Result, bail};
+use std::alloc::{Layout, alloc_zeroed};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// `LLFREE_CACHE_SIZE`, to which its tables are aligned; a page keeps them off each other's lines.
+const ALIGN: usize = 4096;
+/// `LLFREE_INIT_FREE`: all frames are free.
+const INIT_FREE: u8 = 0;
+
+/// `llfree_meta_size_t`: bytes of its tables.
+#[repr(C)]
+struct TableBytes {
+    llfree: usize,
+    local: usize,
+    trees: usize,
+    lower: usize,
+}
+
+/// `llfree_meta_t`: its tables.
+#[repr(C)]
+struct Tables {
+    local: *mut u8,
+    trees: *mut u8,
+    lower: *mut u8,
+}
+
+/// `llflags_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Flags {
+    order: u8,
+    movable: bool,
+}
+
+/// `llfree_result_t`: `{error : 8 | reclaimed : 1 | frame : 55}`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Answer(u64);
+
+impl Answer {
+    fn frame(self) -> Option<u64> {
+        (self.0 >> 56 == 0).then_some(self.0 & ((1 << 55) - 1))
+    }
+}
+
+type TableBytesOf = unsafe extern "C" fn(usize, usize) -> TableBytes;
+type Init = unsafe extern "C" fn(*mut c_void, usize, usize, u8, Tables) -> Answer;
+type Get = unsafe extern "C" fn(*mut c_void, usize, Flags) -> Answer;
+type Put = unsafe extern "C" fn(*mut c_void, usize, u64, Flags) -> Answer;
+type FreeFrames = unsafe extern "C" fn(*mut c_void) -> usize;
+
+/// LLFree over some frames. It lives as long as the process, as does the object.
+pub(super) struct LlFree {
+    this: NonNull<c_void>,
+    get: Get,
+    put: Put,
+    free_frames: FreeFrames,
+}
+
+// SAFETY: LLFree's functions may be called by all threads at once: that is what it is for.
+unsafe impl Sync for LlFree {}
+
+impl LlFree {
+    /// Loads the object and lets it manage `frames` frames for `tasks` tasks.
+    ///
+    /// # Errors
+    /// The object cannot be loaded, lacks a function, or answers otherwise than this interface.
+    pub(super) fn load(object: &Path, frames: u32, tasks: u32) -> Result<Self> {
+        let object = Object::open(object)?;
+        let (tasks, count) = (tasks as usize, frames as usize);
+        // SAFETY: `llfree.h` declares the functions so. One of another version cannot be told by
+        // its symbol; the process is one of a sample, and the answers are checked below.
+        let (table_bytes, init, get, put, free_frames) = unsafe {
+            (
+                std::mem::transmute::<NonNull<c_void>, TableBytesOf>(
+                    object.function(c"llfree_metadata_size")?,
+                ),
+                std::mem::transmute::<NonNull<c_void>, Init>(object.function(c"llfree_init")?),
+                std::mem::transmute::<NonNull<c_void>, Get>(object.function(c"llfree_get")?),
+                std::mem::transmute::<NonNull<c_void>, Put>(object.function(c"llfree_put")?),
+                std::mem::transmute::<NonNull<c_void>, FreeFrames>(
+                    object.function(c"llfree_free_frames")?,
+                ),
+            )
+        };
+        // SAFETY: the function reads its arguments only.
+        let bytes = unsafe { table_bytes(tasks, count) };
+        let this = zeroed(bytes.llfree)?.cast();
+        let tables = Tables {
+            local: zeroed(bytes.local)?.as_ptr(),
+            trees: zeroed(bytes.trees)?.as_ptr(),
+            lower: zeroed(bytes.lower)?.as_ptr(),
+        };
+        // SAFETY: the tables are as large as it asked for, aligned, zero, and nobody else's.
+        let answer = unsafe { init(this.as_ptr(), tasks, count, INIT_FREE, tables) };
+        let loaded = Self { this, get, put, free_frames };
+        if answer.frame().is_none() || loaded.free_frames() != Ok(frames.into()) {
+            bail!("it is no LLFree, or one with another interface");
+        }
+        Ok(loaded)
+    }
+}
+
+/// Memory that is never freed.
+fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
+    let layout = Layout::from_size_align(bytes.max(1), ALIGN)?;
+    // SAFETY: the layout has a size.
+    NonNull::new(unsafe { alloc_zeroed(layout) }).context("no memory for its tables")
+}
+
+impl Frames for LlFree {
+    #[inline]
+    fn get(&self, task: usize, order: u8) -> Option<u32> {
+        // SAFETY: it was initialised for as many tasks, and orders are those that it knows.
+        let answer =
+            unsafe { (self.get)(self.this.as_ptr(), task, Flags { order, movable: false }) };
+        answer.frame().map(|frame| frame as u32)
+    }
+
+    #[inline]
+    fn put(&self, task: usize, first: u32, order: u8) {
+        let flags = Flags { order, movable: false };
+        // SAFETY: as above; the frames came from it.
+        let answer = unsafe { (self.put)(self.this.as_ptr(), task, first.into(), flags) };
+        assert!(answer.frame().is_some(), "LLFree takes back what it gave");
+    }
+
+    fn free_frames(&self) -> Result<u64, String> {
+        // SAFETY: it only counts.
+        Ok(unsafe { (self.free_frames)(self.this.as_ptr()) } as u64)
+    }
+}
+
+/// A shared object that stays loaded.
+struct Object(NonNull<c_void>);
+
+impl Object {
+    fn open(file: &Path) -> Result<Self> {
+        let name = CString::new(file.as_os_str().as_bytes())?;
+        // SAFETY: the name is a C string; what the object does when it is loaded is up to whoever
+        // named it.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        NonNull::new(handle).map(Self).with_context(|| {
+            // SAFETY: after a failure this is a C string, valid until the next call.
+            let why = NonNull::new(unsafe { libc::dlerror() });
+            why.map_or_else(|| format!("cannot load {}", file.display()), text)
+        })
+    }
+
+    fn function(&self, name: &CStr) -> Result<NonNull<c_void>> {
+        // SAFETY: the handle is one of `dlopen` that is never closed.
+        let symbol = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
+        NonNull::new(symbol).with_context(|| format!("it has no {}", name.to_string_lossy()))
+    }
+}
+
+fn text(message: NonNull<c_char>) -> String {
+    // SAFETY: the message of `dlerror` is a C string.
+    unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,137 @@
+//! Quarry's zone under its lock, and the page lists of a policy in front of it.
+
+use super::Frames;
+use anyhow::{Result, anyhow};
+use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::{AllocFlags, PageAllocator, PageConfig, PageRequest, PcpPolicy};
+use quarry_core::zone::{Ask, Block, Destination, ZoneConfig, Zones};
+use quarry_sys::os::Linux;
+use quarry_sys::percpu::SlotIndex;
+
+/// All memory is of one node.
+const NODE: NodeId = NodeId(0);
+/// Slabs ask for this kind; LLFree's own word for it is fixed.
+const MIGRATETYPE: MigrateType = MigrateType::Unmovable;
+
+/// The zone by itself: a critical section for each block.
+pub(super) struct ZoneAlone {
+    zones: Zones,
+    /// The first frame of the memory.
+    base: u32,
+}
+
+/// The page lists of a policy, as the library has them: one set for each task.
+pub(super) struct PageLists {
+    pages: PageAllocator,
+    base: u32,
+}
+
+/// Address space for a memory: an allocator does without the first pageblocks of its window.
+const fn reserved(frames: u32) -> usize {
+    2 * frames as usize * FRAME_BYTES
+}
+
+impl ZoneAlone {
+    /// Builds a zone of `frames` frames.
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub(super) fn build(frames: u32) -> Result<Self> {
+        let config = ZoneConfig {
+            reserve_bytes: reserved(frames),
+            limit_frames: u32::MAX,
+            initial_frames: frames,
+            grow: false,
+            huge: false,
+            nodes: 1,
+            distance: |_, _| 0,
+        };
+        let zones = Zones::build(&Linux, &config);
+        let zones = zones.map_err(|error| anyhow!("the zone cannot be built: {error:?}"))?;
+        let base = first_frame(&zones);
+        Ok(Self { zones, base })
+    }
+
+    /// Its zones, for tests that look at pageblocks.
+    #[cfg(test)]
+    pub(super) fn zones(&self) -> &Zones {
+        &self.zones
+    }
+}
+
+/// The first frame that a zone has.
+fn first_frame(zones: &Zones) -> u32 {
+    let pageblocks = zones.memory().pageblocks();
+    let mut all = (0..).map(quarry_core::frame::PageblockIndex);
+    let first = all.find(|index| pageblocks.at(*index).tag().node().is_some());
+    first.expect("the zone has its frames from the start").first().0
+}
+
+impl Frames for ZoneAlone {
+    #[inline]
+    fn get(&self, _task: usize, order: u8) -> Option<u32> {
+        let ask = Ask {
+            order: Order::new(order),
+            migratetype: MIGRATETYPE,
+            flags: AllocFlags::default(),
+        };
+        let mut first = None;
+        self.zones.take(NODE, &ask, 1, Destination::User, |pfn, _| first = Some(pfn.0 - self.base));
+        first
+    }
+
+    #[inline]
+    fn put(&self, _task: usize, first: u32, order: u8) {
+        let (pfn, order) = (Pfn(self.base + first), Order::new(order));
+        self.zones.put(NODE, core::iter::once(Block { pfn, order, zeroed: false }));
+    }
+
+    fn free_frames(&self) -> Result<u64, String> {
+        self.zones.validate().map_err(|broken| broken.to_string())?;
+        Ok(self.zones.zone(NODE).free().into())
+    }
+}
+
+impl PageLists {
+    /// Builds the lists of `policy` for `tasks` tasks over a zone of `frames` frames.
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub(super) fn build(policy: PcpPolicy, frames: u32, tasks: u32) -> Result<Self> {
+        let config = PageConfig {
+            reserve_bytes: reserved(frames),
+            initial_frames: frames,
+            grow: false,
+            nodes: 1,
+            node_of_slot: |_| NODE,
+            pcp: policy,
+            ..StackOptions::default().pages
+        };
+        let pages = PageAllocator::build(&Linux, &config, tasks);
+        let pages = pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))?;
+        let base = first_frame(pages.zones());
+        Ok(Self { pages, base })
+    }
+}
+
+impl Frames for PageLists {
+    #[inline]
+    fn get(&self, task: usize, order: u8) -> Option<u32> {
+        let (order, flags) = (Order::new(order), AllocFlags::default());
+        let request = PageRequest { order, migratetype: MIGRATETYPE, flags, node: NODE };
+        let page = self.pages.alloc(SlotIndex(task as u32), request)?;
+        Some(page.pfn.0 - self.base)
+    }
+
+    #[inline]
+    fn put(&self, task: usize, first: u32, order: u8) {
+        self.pages.free(SlotIndex(task as u32), Pfn(self.base + first), Order::new(order));
+    }
+
+    fn free_frames(&self) -> Result<u64, String> {
+        self.pages.validate().map_err(|broken| broken.to_string())?;
+        let zones = self.pages.zones();
+        Ok((zones.zone(NODE).free() + zones.frames_in_pcp(NODE)).into())
+    }
+}
