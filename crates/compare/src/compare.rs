@@ -324,7 +324,12 @@ pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     }
     let count =
         |name: &str, of: &str| Metric::new(name, "", Direction::None, of).digits(0).near_zero(10.0);
-    metrics.extend([count("faults", "page_faults"), count("switches", "switches")]);
+    let huge = Metric::new("huge pages", "MiB", Direction::None, "huge_bytes").times(mib);
+    metrics.extend([
+        count("faults", "page_faults"),
+        huge.digits(0).near_zero(2.0),
+        count("switches", "switches"),
+    ]);
     let first = metrics.remove(0);
     metrics.insert(0, first.primary());
     metrics

@@ -52,7 +52,9 @@ impl Figure {
         }
         let name = regex.capture_names().flatten().next();
         let name = name.map_or_else(|| format!("metric {number}"), str::to_owned);
-        if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "switches"].contains(&&*name) {
+        if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "huge pages", "switches"]
+            .contains(&&*name)
+        {
             bail!(Usage(format!(
                 "--metric {text}: {name} is measured anyway; give the group another name"
             )));

@@ -80,6 +80,7 @@ impl Raw {
         let peak = peaks.max().filter(|peak| *peak > 0);
         let known = [
             ("peak_bytes", peak),
+            ("huge_bytes", report.huge_bytes),
             ("idle_bytes", report.idle_bytes),
             ("final_bytes", report.final_bytes),
             ("quarry_allocations", self.own_count.map(|it| it.0)),

@@ -117,6 +117,9 @@ pub(super) struct Report {
     /// Most memory that was resident: all processes together where they were looked at, or the
     /// largest of them as the kernel saw it. 0 where the program was too short to be seen.
     pub(super) peak_bytes: u64,
+    /// Most bytes in huge pages, all processes together: counted while they ran, each time that one
+    /// had grown by an eighth. `None` where none was seen.
+    pub(super) huge_bytes: Option<u64>,
     /// Resident bytes two seconds after the last activity, where a process lived that long.
     pub(super) idle_bytes: Option<u64>,
     /// Resident bytes when it was asked to end because its work was done.
@@ -336,6 +339,10 @@ impl Watch {
         self.report.timeline.readings.push(Reading { ms, resident, charged: 0 });
         let largest = living.iter().map(|process| process.peak).max().unwrap_or(0);
         self.report.peak_bytes = self.report.peak_bytes.max(resident).max(largest);
+        if !living.is_empty() {
+            let huge = living.iter().map(|process| process.huge).sum();
+            self.report.huge_bytes = self.report.huge_bytes.max(Some(huge));
+        }
         self.activity.note(began, living.iter().map(|process| process.cpu_ticks).sum());
         if self.activity.falls_idle(began) {
             self.report.idle_bytes = Some(resident);

@@ -18,6 +18,25 @@ pub(super) struct Process {
     pub(super) resident: u64,
     /// Peak of its resident memory since its exec, in bytes.
     pub(super) peak: u64,
+    /// Bytes in huge pages when it was about as large as it ever was.
+    pub(super) huge: u64,
+}
+
+/// The huge pages of a process when they were last counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Huge {
+    bytes: u64,
+    /// Its resident memory then.
+    resident: u64,
+}
+
+impl Huge {
+    /// Returns whether they are to be counted again: the process is larger by an eighth than at any
+    /// earlier count, so that all counts together take as long as a few of the last. (The kernel
+    /// walks the page tables for one.)
+    fn is_due(self, resident: u64) -> bool {
+        resident > self.resident + self.resident / 8
+    }
 }
 
 /// The part of a process that is remembered.
@@ -40,12 +59,14 @@ pub(super) struct Tree {
     proportional: bool,
     /// Every process that was ever seen in it.
     pub(super) seen: BTreeMap<i32, Seen>,
+    /// Their huge pages.
+    huge: BTreeMap<i32, Huge>,
 }
 
 impl Tree {
     /// The descendants of `root`, with shared memory divided among them or not.
     pub(super) fn below(root: i32, proportional: bool) -> Self {
-        Self { root, proportional, seen: BTreeMap::new() }
+        Self { root, proportional, seen: BTreeMap::new(), huge: BTreeMap::new() }
     }
 
     /// Looks at all of them; those that have ended and wait for their parent are left out.
@@ -58,7 +79,9 @@ impl Tree {
             let peak = proc::peak(pid as u32).unwrap_or(0).max(resident);
             // Of a process that is about to end the kernel says nothing.
             let divided = self.proportional.then(|| proc::proportional(pid as u32)).flatten();
-            living.push(Process { pid, cpu_ticks, resident: divided.unwrap_or(resident), peak });
+            let huge = self.count_huge(pid, resident);
+            let resident = divided.unwrap_or(resident);
+            living.push(Process { pid, cpu_ticks, resident, peak, huge });
             let seen = self.seen.entry(pid).or_default();
             seen.cpu_ticks = seen.cpu_ticks.max(cpu_ticks);
             seen.threads = seen.threads.max(stat.num_threads.max(0) as u64);
@@ -67,6 +90,17 @@ impl Tree {
             }
         }
         living
+    }
+
+    /// The bytes in huge pages of a process, counted anew if it has grown.
+    fn count_huge(&mut self, pid: i32, resident: u64) -> u64 {
+        let huge = self.huge.entry(pid).or_default();
+        if huge.is_due(resident)
+            && let Some(bytes) = proc::huge(pid as u32)
+        {
+            *huge = Huge { bytes, resident };
+        }
+        huge.bytes
     }
 
     fn living(&self) -> Vec<(process::Process, Stat)> {
@@ -124,6 +158,19 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
+    fn huge_pages_are_counted_when_a_process_has_grown() {
+        let mut huge = Huge::default();
+        assert!(!huge.is_due(0) && huge.is_due(1));
+        huge = Huge { bytes: 0, resident: 80 << 20 };
+        assert!(!huge.is_due(80 << 20) && !huge.is_due(90 << 20));
+        assert!(huge.is_due((90 << 20) + 1));
+        let counts = std::iter::successors(Some(1u64 << 20), |at| Some(at + at / 8 + 1));
+        let counts: Vec<u64> = counts.take_while(|at| *at <= 1 << 30).collect();
+        let (all, last) = (counts.iter().sum::<u64>(), counts[counts.len() - 1]);
+        assert!(all < 10 * last, "{all} {last}");
+    }
+
+    #[test]
     fn children_and_grandchildren_are_seen_and_ended() {
         let mut child = Command::new("sh")
             .args(["-c", "sleep 600 & echo; wait"])
@@ -144,6 +191,8 @@ mod tests {
         };
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
+        assert!(living[0].huge <= living[0].peak);
+        assert!(tree.huge[&living[0].pid].resident > 0, "they were counted");
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
         let divided = Tree::below(child.id() as i32, true).look()[0].resident;
         // It may still grow, so that only a later look is certain to be above.

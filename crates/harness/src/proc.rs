@@ -19,8 +19,19 @@ pub fn peak(pid: u32) -> Option<u64> {
 /// Resident memory of a process, of which shared pages are divided among those that share them.
 #[must_use]
 pub fn proportional(pid: u32) -> Option<u64> {
+    of_all_mappings(pid, "Pss")
+}
+
+/// Memory of a process that its page tables hold as huge pages of 2 MiB, where these are the
+/// machine's. The kernel walks the tables for it: some milliseconds for each GiB of small pages.
+#[must_use]
+pub fn huge(pid: u32) -> Option<u64> {
+    of_all_mappings(pid, "AnonHugePages")
+}
+
+fn of_all_mappings(pid: u32, field: &str) -> Option<u64> {
     let all = process(pid)?.smaps_rollup().ok()?.memory_map_rollup;
-    all.0.first()?.extension.map.get("Pss").copied()
+    all.0.first()?.extension.map.get(field).copied()
 }
 
 /// Memory of the machine that is not free.
@@ -44,6 +55,7 @@ mod tests {
         let page = procfs::page_size();
         assert!(resident >= page && resident < 1 << 40 && peak >= page && peak < 1 << 40);
         assert!(proportional(this).is_some_and(|it| it >= page && it < 1 << 40));
+        assert!(huge(this).is_some_and(|it| it < 1 << 40 && it.is_multiple_of(page)));
         assert!(taken().unwrap() > resident);
         assert_eq!(super::resident(u32::MAX), None);
     }

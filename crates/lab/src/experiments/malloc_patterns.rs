@@ -119,6 +119,7 @@ fn usage() -> Result<BTreeMap<String, u64>> {
     let counters = [
         ("max_rss_kib", peak >> 10),
         ("minor_faults", usage.minor_page_faults() as u64),
+        (HUGE_KIB, proc::huge(std::process::id()).unwrap_or(0) >> 10),
         ("involuntary_switches", usage.involuntary_context_switches() as u64),
     ];
     Ok(counters.map(|(name, count)| (name.to_owned(), count)).into())
@@ -151,7 +152,9 @@ impl Plan for MallocPatterns {
             if patterns.contains(&Pattern::Latency) {
                 print_latency(run, out)?;
             }
-            print_peaks(run, patterns.iter().map(ToString::to_string).collect(), out)
+            let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            print_faults(run, names.clone(), out)?;
+            print_peaks(run, names, out)
         })))
     }
 }
@@ -193,15 +196,37 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
     Ok(writeln!(out, "\n{title}\n\n{}", all.ratios(memory))?)
 }
 
+/// Page faults of workloads, and what of their memory was huge pages.
+///
+/// # Errors
+/// A run that does not have them, or `out` cannot be written.
+pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
+    let all = Matrix::new(run, tables::group("all", workloads));
+    let faults = run.meta.metric(FAULTS)?;
+    writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
+    // A run of before this was counted does not have it.
+    match run.meta.metric(HUGE) {
+        Ok(huge) => Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(huge))?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Name of the metric of page faults, and of memory in huge pages.
+pub(crate) const FAULTS: &str = "page faults";
+pub(crate) const HUGE: &str = "huge pages";
+/// The counter behind the latter: at the end of a pattern, the most of a program.
+pub(crate) const HUGE_KIB: &str = "huge_kib";
 /// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";
 
 /// The metrics of every pattern, and those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
-    let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);
+    let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);
+    let huge = Metric::new(HUGE, "MiB", Direction::None, HUGE_KIB).times(1.0 / 1024.0).digits(0);
     let quantile =
         |(name, _)| Metric::new(name, &format!("{name} of a call"), Direction::Lower, name);
     let quantiles = latency::QUANTILES.into_iter().map(quantile);
-    [Metric::time_per_operation().primary(), memory, faults].into_iter().chain(quantiles).collect()
+    let always = [Metric::time_per_operation().primary(), memory, faults, huge];
+    always.into_iter().chain(quantiles).collect()
 }

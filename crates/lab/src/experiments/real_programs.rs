@@ -1,6 +1,7 @@
 //! `real-programs`: programs that everybody knows, each with a fixed amount of work.
 
 use super::cast::Cast;
+use super::malloc_patterns::HUGE;
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
@@ -28,7 +29,7 @@ use std::rc::Rc;
 /// are absent are named with Debian's package.
 ///
 /// Time is the CPU time of all processes of a program, which others that run beside it lengthen
-/// least; peak RSS and page faults stand beside it, wall-clock time or, for servers, requests per
+/// least; peak RSS, page faults and huge pages (counted while it grows) stand beside it, wall-clock time or, for servers, requests per
 /// second, and what they hold when their clients have left. Every sample is a fresh process and
 /// proves who served it; allocators are interleaved in randomised complete blocks, and a second
 /// copy of the baseline (A/A) shows the noise.
@@ -97,6 +98,7 @@ fn metrics() -> Vec<Metric> {
         lower("time", "s of CPU", "cpu_ns", 1e-9).digits(3).primary(),
         lower("peak RSS", "MiB", "peak_bytes", mib).digits(1),
         lower("page faults", "count", "page_faults", 1.0).digits(0),
+        Metric::new(HUGE, "MiB", Direction::None, "huge_bytes").times(mib).digits(0),
         lower("wall", "s", "wall_ns", 1e-9).digits(3),
         Metric::new("requests", "per second", Direction::Higher, "requests")
             .per("client_ns")

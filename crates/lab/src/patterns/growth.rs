@@ -6,6 +6,7 @@ use super::window::Done;
 use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
+use quarry_harness::proc;
 use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -42,6 +43,7 @@ impl Work for GrowthSample {
         let counters = [
             ("objects", objects),
             ("faults", usage.minor_page_faults() as u64),
+            ("huge", proc::huge(std::process::id()).unwrap_or(0)),
             ("resident", watched::resident()),
         ];
         let done = Done { operations: (bytes >> 12) as u64, verified };

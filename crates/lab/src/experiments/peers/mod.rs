@@ -200,8 +200,14 @@ fn print_programs(
     let programs = Matrix::new(run, tables::group("programs", workloads));
     let cpu = run.meta.metric(CPU)?;
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
-    let faults = run.meta.metric("page faults")?;
-    Ok(writeln!(out, "Page faults of them:\n\n{}", programs.medians(faults))?)
+    let faults = run.meta.metric(malloc_patterns::FAULTS)?;
+    writeln!(out, "Page faults of them:\n\n{}\n", programs.medians(faults))?;
+    // A run of before this was counted does not have it.
+    if let Ok(huge) = run.meta.metric(malloc_patterns::HUGE) {
+        writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
+    }
+    let peak = run.meta.metric(PEAK)?;
+    Ok(writeln!(out, "Peak memory of them:\n\n{}", programs.medians(peak))?)
 }
 
 impl Sampler for Parts {
@@ -230,8 +236,8 @@ impl Parts {
                 let sample = GrowthSample { size, mib: self.growth_mib };
                 let taken = contender.sample(&sample.order())?;
                 let of = |name: &str| count(&taken, name).unwrap_or(0);
-                let (peak, faults) = (of("resident"), of("faults"));
-                Ok(with_usage(taken, peak, faults).into())
+                let (peak, faults, huge) = (of("resident"), of("faults"), of("huge"));
+                Ok(with_usage(taken, peak, faults, huge).into())
             }
             Part::Program(program) => {
                 let is_it = |it: &&ReadyProgram| it.label.name == program.name;
@@ -239,8 +245,9 @@ impl Parts {
                 let Taken { measurement, timeline } = ready.take(contender, &self.launcher)?;
                 let peak = count(&measurement, "peak_bytes").ok_or("its peak was not seen")?;
                 let faults = count(&measurement, "page_faults").unwrap_or(0);
+                let huge = count(&measurement, "huge_bytes").unwrap_or(0);
                 let time_ns = measurement.cpu_ns;
-                let measurement = with_usage(measurement, peak, faults);
+                let measurement = with_usage(measurement, peak, faults, huge);
                 Ok(Taken { measurement: Measurement { time_ns, ..measurement }, timeline })
             }
             Part::Burst => {
@@ -257,10 +264,11 @@ impl Parts {
     }
 }
 
-/// The counters of peak memory and page faults, as patterns have them.
+/// The counters of peak memory, page faults and huge pages, as patterns have them.
 const PEAK_KIB: &str = "max_rss_kib";
 const FAULTS: &str = "minor_faults";
 
-fn with_usage(measurement: Measurement, peak_bytes: u64, faults: u64) -> Measurement {
-    measurement.with(&[(PEAK_KIB, peak_bytes >> 10), (FAULTS, faults)])
+fn with_usage(of: Measurement, peak_bytes: u64, faults: u64, huge_bytes: u64) -> Measurement {
+    let huge_kib = (malloc_patterns::HUGE_KIB, huge_bytes >> 10);
+    of.with(&[(PEAK_KIB, peak_bytes >> 10), (FAULTS, faults), huge_kib])
 }
