@@ -12,7 +12,7 @@
 //! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
 //!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
-//!     -> pages, halves, upkeep, page_cache, accounts -> locks
+//!     -> listed -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -39,6 +39,7 @@ mod hiding;
 mod instance;
 mod instruments;
 mod large;
+mod listed;
 mod locks;
 mod misuse;
 mod page_cache;
