@@ -3,7 +3,7 @@
 use crate::fast_path::{free_within, malloc_within};
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
-use quarry::process::{self, Mode, STACK, ensure_ready, free_slow as free_refused};
+use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_core::heap::LARGEST_REQUEST;
 use quarry_core::stack::{Entry, Request};
 use quarry_sys::errno::{self, KeepErrno};
@@ -42,6 +42,10 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
+    // SAFETY: the caller's promise is passed on.
+    if unsafe { STACK.halves().free_listed(pointer.cast()) } {
+        return;
+    }
     let _errno = KeepErrno::new();
     let Some(object) = Object::new(pointer.cast()) else { return };
     if ensure_ready() == Mode::Disabled {
@@ -49,7 +53,7 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
         return unsafe { libc_malloc::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_refused(object) };
+    unsafe { free_inside(object) };
 }
 
 /// The historical name of `free`.

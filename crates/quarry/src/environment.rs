@@ -37,6 +37,8 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     let mut settings =
         Settings { disable: false, background: true, cgroup: true, purge_delay_ms: 500 };
     each_entry(|entry| apply_entry(options, &mut settings, entry));
+    // Without a delay nothing is held back.
+    options.pages.lists_extents &= settings.purge_delay_ms != 0;
     if is_confined() {
         settings.background = false;
         settings.cgroup = false;

@@ -170,6 +170,11 @@ pub fn alloc_slow(request: Request) -> Option<Object> {
     {
         return Some(object);
     }
+    if request.align <= MIN_ALIGN
+        && let Some(object) = STACK.halves().alloc_listed(request.size, request.zeroed)
+    {
+        return Some(object);
+    }
     serve(request.size, || STACK.halves().alloc_slow(request))
 }
 
@@ -386,6 +391,20 @@ pub(crate) unsafe fn free(object: Object) {
 #[cold]
 #[inline(never)]
 pub unsafe fn free_slow(object: Object) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        if !STACK.halves().free_listed(object.as_ptr()) {
+            free_inside(object);
+        }
+    }
+}
+
+/// [`free_slow`] of what the list of the running CPU has refused as well.
+///
+/// # Safety
+/// As [`Stack::free`].
+#[inline(never)]
+pub unsafe fn free_inside(object: Object) {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
     // SAFETY: the caller's promise is passed on.

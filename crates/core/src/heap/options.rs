@@ -67,6 +67,7 @@ impl Default for StackOptions {
                 cache_slice_bytes: CACHE_SLICE_BYTES,
                 pcp: PcpPolicy::V6_18(V6_18),
                 for_comparison: false,
+                lists_extents: true,
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },

@@ -2,7 +2,7 @@
 //!
 //! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped`
-//! * frames that are `in_pcp` by their state = pages on the lists of all slots
+//! * frames that are `in_pcp` by their state = pages on the lists of all slots, but for extents
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
@@ -31,6 +31,8 @@ pub struct PageAllocator {
     populate: bool,
     /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
     huge: bool,
+    /// See [`PageConfig::lists_extents`].
+    pub(super) lists_extents: bool,
 }
 
 /// Nodes stand in a line unless said otherwise.
@@ -79,6 +81,7 @@ impl PageAllocator {
             node_of_slot: config.node_of_slot,
             populate: config.faults.populate,
             huge: config.faults.huge,
+            lists_extents: config.lists_extents,
         })
     }
 
@@ -260,12 +263,14 @@ impl PageAllocator {
     /// Gives everything on the lists of one slot back to the zones.
     pub fn drain_slot(&self, slot: SlotIndex) {
         self.pcps.drain_slot(&self.zones, slot);
+        self.drain_extents_of(slot);
     }
 
     /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`, about once a
     /// second in the kernel). Returns whether work remains.
     pub fn decay(&self, slot: SlotIndex) -> bool {
-        self.pcps.decay(&self.zones, slot)
+        let has_aged = self.age_extents_of(slot);
+        self.pcps.decay(&self.zones, slot) || has_aged
     }
 
     /// Gives free blocks of at least `smallest` of one node back to the operating system, until
@@ -323,6 +328,7 @@ impl PageAllocator {
             let listed = self.pcps.validate(&self.zones, zone.node())?;
             let in_pcp = self.zones.frames_in_pcp(zone.node());
             Check::of("pcp").equal(in_pcp, listed, "frames in_pcp by state = pages listed")?;
+            self.validate_extents(zone.node())?;
             outside += zone.managed() - zone.free();
         }
         let (budget, check) = (self.zones.budget(), Check::of("budget"));

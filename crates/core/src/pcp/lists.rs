@@ -102,6 +102,9 @@ fresh_zero! {
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,
+        /// Critical sections of the zone that took extents back, and their pages.
+        pub(super) extent_drains: AtomicU64,
+        pub(super) drained_extent_pages: AtomicU64,
     }
 }
 
@@ -115,6 +118,12 @@ impl Pcp {
         local::add_shared(&self.bypass_sections, 1);
     }
 
+    /// Counts extents of `pages` pages that went back to the zone.
+    pub(super) fn note_drain(&self, pages: u32) {
+        self.extent_drains.fetch_add(1, Relaxed);
+        self.drained_extent_pages.fetch_add(pages.into(), Relaxed);
+    }
+
     /// Visits the lock of the lists.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("pcp->lock", &self.lists);
@@ -126,6 +135,8 @@ impl Pcp {
         counters.bypassed_allocs += self.bypassed_allocs.load(Relaxed);
         counters.bypassed_frees += self.bypassed_frees.load(Relaxed);
         counters.critical_sections += self.bypass_sections.load(Relaxed);
+        counters.drains += self.extent_drains.load(Relaxed);
+        counters.drained_pages += self.drained_extent_pages.load(Relaxed);
         counters
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ring -> lists -> policy -> auto_tuned -> order0, v2016, v5_14, v6_7, v6_18 -> registry -> config
-//! request, drain, store -> locked_lists -> set -> allocator -> section, slow
+//! extent_list, request, drain, store -> locked_lists -> set -> allocator -> listed, section, slow
 //! ```
 
 #![deny(unsafe_code)]
@@ -14,6 +14,8 @@ mod allocator;
 mod auto_tuned;
 mod config;
 mod drain;
+mod extent_list;
+mod listed;
 mod lists;
 mod locked_lists;
 mod order0;

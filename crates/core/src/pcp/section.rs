@@ -86,6 +86,9 @@ impl PageAllocator {
         count: u32,
         align: Order,
     ) -> Option<Page> {
+        if let Some(pfn) = self.take_listed(slot, node, count, align) {
+            return Some(Page { pfn, zeroed: false });
+        }
         let extent = self
             .zones
             .take_extent(node, count, align)
@@ -112,7 +115,10 @@ impl PageAllocator {
         let (tail, count) = (first.plus(kept), held - kept);
         match self.extent_node(tail, count) {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
-                self.free_extent(slot, node, tail, count)
+                // Whoever trimmed it may want it to grow again, into what is free for everybody.
+                self.check_extent(tail, count);
+                self.zones.put_extent(node, tail, count);
+                self.pcps.store.pcp(slot, node).bypass_free(1);
             }
             _ => self.free_exact(slot, tail, count),
         }
@@ -127,7 +133,11 @@ impl PageAllocator {
             return false;
         }
         let Some(node) = self.extent_node(first, wanted) else { return false };
-        let is_taken = self.zones.take_extent_at(node, first.plus(held), wanted - held);
+        let (behind, missing) = (first.plus(held), wanted - held);
+        if self.take_listed_at(slot, node, behind, missing) {
+            return true;
+        }
+        let is_taken = self.zones.take_extent_at(node, behind, missing);
         if is_taken {
             self.pcps.store.pcp(slot, node).bypass_alloc(1);
         }
@@ -148,20 +158,26 @@ impl PageAllocator {
 
     /// The node of frames that may be a free extent: frames of one movable pageblock.
     #[inline]
-    fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
+    pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();
         let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
-    fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
+    /// Aborts the process where frames that shall become a free extent are free already.
+    fn check_extent(&self, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
         let kept = pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count);
         if kept > 0 || self.frames().state(first).is_free() {
             self.refuse_free(first, Order::ZERO);
         }
-        self.zones.put_extent(node, first, count);
-        self.pcps.store.pcp(slot, node).bypass_free(1);
+    }
+
+    fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
+        self.check_extent(first, count);
+        if !self.put_listed(slot, node, first, count) {
+            self.put_past_list(slot, node, first, count);
+        }
     }
 
     /// Gives back `count` frames from `first` on: as an extent where they may be one, else in the

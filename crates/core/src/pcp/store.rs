@@ -1,5 +1,6 @@
 //! The lists of all slots and nodes, and their bounds, for every policy.
 
+use super::extent_list::{ExtentList, Passed};
 use super::lists::{Pcp, PcpCounters, Tuning};
 use super::policy::Sizes;
 use super::ring::{RingSizes, Rings};
@@ -13,6 +14,7 @@ pub(super) struct ListStore {
     pub(super) sizes: Sizes,
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
+    pub(super) extents: OsArray<ExtentList>,
     slots: u32,
     nodes: u8,
 }
@@ -32,12 +34,13 @@ impl ListStore {
             sizes,
             pcps: OsArray::zeroed(os, count)?,
             rings: Rings::reserve(os, count, orders, rings)?,
+            extents: OsArray::zeroed(os, count)?,
             slots,
             nodes,
         })
     }
 
-    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
+    pub(super) fn slots(&self) -> impl ExactSizeIterator<Item = SlotIndex> {
         (0..self.slots).map(SlotIndex)
     }
 
@@ -55,10 +58,20 @@ impl ListStore {
         self.pcps.at(self.index(slot, node))
     }
 
+    #[inline(always)]
+    pub(super) fn extents(&self, slot: SlotIndex, node: NodeId) -> &ExtentList {
+        self.extents.at(self.index(slot, node))
+    }
+
     /// The counts of a slot's lists, all nodes together. Waits for the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
-        self.nodes().for_each(|node| sum += self.pcp(slot, node).counters());
+        for node in self.nodes() {
+            sum += self.pcp(slot, node).counters();
+            let extents = self.extents(slot, node);
+            sum.allocs += extents.passed(Passed::Taken) + extents.passed(Passed::TakenOutside);
+            sum.frees += extents.passed(Passed::Put) + extents.passed(Passed::PutOutside);
+        }
         sum
     }
 

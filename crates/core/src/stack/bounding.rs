@@ -39,7 +39,13 @@ impl<C: StackConfig> Stack<C> {
             return;
         }
         let (footprint, peak) = self.footprint_and_peak();
-        if excess(footprint, peak, 0) > 0 {
+        if excess(footprint, peak, 0) == 0 {
+            return;
+        }
+        let stuck = self.footprint.stuck.load(Relaxed);
+        if footprint < stuck {
+            self.footprint.stuck.store(footprint, Relaxed);
+        } else if excess(footprint, peak, stuck) > 0 {
             self.shrink_footprint();
         }
     }
@@ -49,8 +55,8 @@ impl<C: StackConfig> Stack<C> {
         let Some(mut past) = self.footprint.given.try_lock() else { return };
         // Another thread may have done it meanwhile.
         let (footprint, peak) = self.footprint_and_peak();
-        past.stuck = past.stuck.min(footprint);
-        let excess = excess(footprint, peak, past.stuck);
+        let stuck = self.footprint.stuck.load(Relaxed).min(footprint);
+        let excess = excess(footprint, peak, stuck);
         let excess = excess.min(past.allowance(peak, coarse_ns()));
         if excess == 0 {
             return;
@@ -73,6 +79,6 @@ impl<C: StackConfig> Stack<C> {
             }
             left = left.saturating_sub((given / FRAME_BYTES) as u32);
         }
-        past.stuck = self.footprint_and_peak().0;
+        self.footprint.stuck.store(self.footprint_and_peak().0, Relaxed);
     }
 }

@@ -134,6 +134,7 @@ impl<C: StackConfig> Stack<C> {
         used < before
             || used > before && frames <= room
             || self.cached_bytes() >= FRAME_BYTES
+            || self.pages().lists_any_extent()
             || self.withheld.is_there_for_others()
             || coarse_ns() >= until
             || self.inner().caches.iter().any(|cache| self.has_freed(cache))

@@ -41,15 +41,15 @@ pub(super) struct Footprint {
     /// The process may be as large as it gets.
     pub(super) is_unbounded: AtomicBool,
     pub(super) recent: RecentPeak,
+    /// Frames that were in memory after the last time that there were too many, as long as there
+    /// are. Written under the lock, read without it.
+    pub(super) stuck: AtomicU32,
     /// Held while the excess is given back.
     pub(super) given: CountedLock<Given>,
 }
 
 /// Frames that have been given back lately.
 pub(super) struct Given {
-    /// Frames that were in memory after the last time that there were too many, as long as there
-    /// are.
-    pub(super) stuck: u32,
     /// Frames that count against the allowance: a leaking bucket.
     pub(super) spent: u32,
     /// When it last leaked.
@@ -75,7 +75,8 @@ impl Footprint {
         Self {
             is_unbounded: AtomicBool::new(false),
             recent: RecentPeak::new(),
-            given: CountedLock::new(Given { stuck: 0, spent: 0, since_ns: 0 }),
+            stuck: AtomicU32::new(0),
+            given: CountedLock::new(Given { spent: 0, since_ns: 0 }),
         }
     }
 
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn no_more_than_an_allowance_goes() {
-        let mut past = Given { stuck: 0, spent: 0, since_ns: 0 };
+        let mut past = Given { spent: 0, since_ns: 0 };
         let (peak, all) = (8000, 8000 / ALLOWED_AT_ONCE);
         assert_eq!(past.allowance(peak, SECOND_NS), all);
         past.spent = all;

@@ -44,6 +44,24 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.alloc_counted(size, zeroed)
     }
 
+    /// A block of pages for `size` bytes that the running CPU has listed; `None` means
+    /// [`alloc_slow`](Self::alloc_slow), also for every other size.
+    #[inline]
+    pub fn alloc_listed(self, size: usize, zeroed: bool) -> Option<Object> {
+        self.0.alloc_listed(size, zeroed)
+    }
+
+    /// Frees a block of pages to the list of the running CPU: false means
+    /// [`free_slow`](Self::free_slow), also for every other address.
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up.
+    #[inline]
+    pub unsafe fn free_listed(self, address: *mut u8) -> bool {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.free_listed(address) }
+    }
+
     /// Allocates `size` bytes that are all zero: `None` means [`alloc_slow`](Self::alloc_slow).
     #[inline(always)]
     pub fn alloc_zeroed_fast(self, size: usize) -> Option<Object> {

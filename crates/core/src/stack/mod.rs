@@ -12,7 +12,7 @@
 //! config, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
 //!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
-//!     -> pages, halves, upkeep, page_cache, accounts -> locks
+//!     -> listed -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -40,6 +40,7 @@ mod instance;
 mod instruments;
 mod keeping;
 mod large;
+mod listed;
 mod locks;
 mod misuse;
 mod page_cache;

@@ -167,7 +167,7 @@ impl<C: StackConfig> Stack<C> {
                 draft.list(&ListRow {
                     slot: slot.0,
                     node: node.0.into(),
-                    count: tuning.count,
+                    count: self.pages().listed_frames(slot, node),
                     high: tuning.high,
                     batch,
                     reserved: 0,

@@ -139,7 +139,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
         let inner = self.inner();
         let mut stats = StackStats {
-            blocks: self.large.blocks.stats(),
+            blocks: self.block_stats(),
             mappings: self.large.mappings.stats(),
             page_lists: inner.pages.pcp_totals(),
             direct_reclaims: self.deferral.reclaims.load(Relaxed),
@@ -158,6 +158,17 @@ impl<C: StackConfig> Stack<C> {
             stats.metadata[kind as usize] = inner.metadata.bytes(kind);
         }
         stats
+    }
+
+    /// The counts of blocks, those included that never took a slow path.
+    fn block_stats(&self) -> LargeStats {
+        let (counted, (taken, put)) =
+            (self.large.blocks.stats(), self.pages().extents_passed_outside());
+        LargeStats {
+            allocated: counted.allocated + taken,
+            freed: counted.freed + put,
+            resized: counted.resized,
+        }
     }
 
     fn slot_use(&self) -> SlotUse {
@@ -193,7 +204,7 @@ impl<C: StackConfig> Stack<C> {
     /// Bytes of frames of a node that wait in page lists.
     fn listed_bytes(&self, node: NodeId) -> usize {
         let slots = (0..self.fast.percpu.area().slots()).map(SlotIndex);
-        let frames = slots.map(|slot| self.inner().pages.pcp_tuning(slot, node).count as usize);
+        let frames = slots.map(|slot| self.inner().pages.listed_frames(slot, node) as usize);
         frames.sum::<usize>() * FRAME_BYTES
     }
 

@@ -27,6 +27,13 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    /// Returns whether a block of so many frames would be withheld now if it were freed. O(1).
+    #[inline]
+    pub(super) fn may_withhold(&self, frames: u32) -> bool {
+        frames >= LEAST_FRAMES
+            && coarse_ns().saturating_sub(self.withheld.since_ns.load(Relaxed)) >= INTERVAL_NS
+    }
+
     fn free_now(&self, Block { pfn, frames }: Block) {
         self.pages().free_exact(self.fast.percpu.current(), pfn, frames);
     }

@@ -39,11 +39,15 @@ impl ZoneRef<'_> {
         is_taken
     }
 
-    /// Puts frames of one pageblock back.
-    pub(super) fn put_extent(self, pfn: Pfn, count: u32) {
-        let mut locked = self.lock();
-        locked.put_frames(pfn, count, false);
-        locked.state.counts.put.add(1, count.into());
+    /// Puts extents back, each of one pageblock; returns their frames.
+    pub(super) fn put_extents(self, extents: impl Iterator<Item = (Pfn, u32)>) -> u32 {
+        let (mut locked, mut frames) = (self.lock(), 0);
+        for (pfn, count) in extents {
+            locked.put_frames(pfn, count, false);
+            locked.state.counts.put.add(1, count.into());
+            frames += count;
+        }
+        frames
     }
 
     /// Flushes the pageblock with the longest extent; returns false where there is no extent.

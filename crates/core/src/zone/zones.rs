@@ -193,8 +193,13 @@ impl Zones {
 
     /// Puts frames of one pageblock back, in one critical section.
     pub fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
-        self.of(node).put_extent(pfn, count);
-        self.budget.uncharge(count);
+        self.put_extents(node, core::iter::once((pfn, count)));
+    }
+
+    /// Puts extents back, each of one pageblock, in one critical section.
+    pub fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
+        let frames = self.of(node).put_extents(extents);
+        self.budget.uncharge(frames);
     }
 
     /// Flushes all extents: their frames become free blocks.

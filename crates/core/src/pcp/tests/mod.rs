@@ -28,6 +28,7 @@ pub(crate) const TINY: PageConfig = PageConfig {
     faults: FaultPolicy { populate: true, huge: true },
     pcp: PcpPolicy::V6_18(V6_18),
     for_comparison: false,
+    lists_extents: true,
     free_list: FreeListPolicy::OneSection,
 };
 

@@ -65,6 +65,7 @@ impl Machine {
             faults: FaultPolicy { populate: false, huge: false },
             pcp: PcpPolicy::named("v6.7").expect("a page policy"),
             for_comparison: false,
+            lists_extents: true,
             free_list: FreeListPolicy::OneSection,
         };
         Self {

@@ -1,0 +1,290 @@
+//! The extents that one CPU has freed, for its next requests of an exact number of frames.
+//!
+//! The list is a few words, each of which names one extent, and every change is one
+//! compare-and-exchange of one word: it takes an extent, its front, or puts one down, alone or as
+//! the continuation of a neighbour. So the list has no lock, nobody finds it half changed (neither
+//! a handler of a signal nor the child of a fork), and it may be used outside the gate. A word says
+//! all that there is to know of its extent: one that left and came back in the meantime is as good
+//! as one that stayed.
+//!
+//! A request takes the front of the shortest extent that holds it. What is left stays on the list,
+//! however short, because its neighbour mostly comes back to it.
+//!
+//! Invariants, for every word but 0:
+//! * its frames are in use for the budget, of no kind, and kept by nobody else
+//! * they lie in one pageblock, which was movable when they came
+
+use crate::frame::{FrameTable, Kind, Order, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::local;
+use quarry_sys::primitive::{
+    AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+
+/// Extents of a list: each request looks at all. With 24, no fewer requests go to the zone.
+pub(super) const EXTENTS: usize = 16;
+/// How often a request looks again where another CPU has changed the word that it wanted.
+const ATTEMPTS: usize = 2;
+/// The extent has been on the list since the last look of the upkeep.
+const AGED: u64 = 1 << 63;
+
+/// Some extents of a list, as they leave it: pairs of first frame and number of frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    extents: [(Pfn, u32); EXTENTS],
+    count: usize,
+}
+
+impl Leaving {
+    const NONE: Self = Self { extents: [(Pfn::NONE, 0); EXTENTS], count: 0 };
+
+    fn add(&mut self, entry: Entry) {
+        self.extents[self.count] = (entry.first(), entry.frames());
+        self.count += 1;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Pfn, u32)> + '_ {
+        self.extents[..self.count].iter().copied()
+    }
+}
+
+/// How an extent came or went.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Passed {
+    /// Taken by a request that is inside the gate,
+    Taken,
+    /// or outside of it.
+    TakenOutside,
+    /// Put there by a free that is inside the gate,
+    Put,
+    /// or outside of it.
+    PutOutside,
+}
+
+/// One extent in a word: `{aged : 1 | frames : 31 | first : 32}`; 0 = none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry(u64);
+
+impl Entry {
+    const NONE: Self = Self(0);
+
+    #[inline(always)]
+    fn new(first: Pfn, frames: u32) -> Self {
+        Self(u64::from(frames) << 32 | u64::from(first.0))
+    }
+
+    #[inline(always)]
+    fn first(self) -> Pfn {
+        Pfn(self.0 as u32)
+    }
+
+    #[inline(always)]
+    fn frames(self) -> u32 {
+        ((self.0 & !AGED) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn end(self) -> Pfn {
+        self.first().plus(self.frames())
+    }
+
+    /// What is left without the first `count` frames.
+    #[inline(always)]
+    fn without(self, count: u32) -> Self {
+        match self.frames() - count {
+            0 => Self::NONE,
+            left => Self::new(self.first().plus(count), left),
+        }
+    }
+}
+
+fresh_zero! {
+    /// The list of one slot and node.
+    #[repr(align(128))]
+    pub(super) struct ExtentList {
+        words: [AtomicU64; EXTENTS],
+        traffic: [AtomicU64; 4],
+    }
+}
+
+impl ExtentList {
+    fn entry(&self, at: usize) -> Entry {
+        Entry(self.words[at].load(Relaxed))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        (0..EXTENTS).map(|at| self.entry(at)).filter(|entry| *entry != Entry::NONE)
+    }
+
+    #[inline(always)]
+    fn exchange(&self, at: usize, old: Entry, new: Entry) -> bool {
+        local::compare_exchange(&self.words[at], old.0, new.0)
+    }
+
+    /// Takes `count` frames from the front of the shortest extent that has them and begins at a
+    /// multiple of `align`. O([`EXTENTS`]).
+    #[inline]
+    pub(super) fn take(&self, count: u32, align: Order) -> Option<Pfn> {
+        for _ in 0..ATTEMPTS {
+            let (mut best, mut shortest) = (None, u32::MAX);
+            for at in 0..EXTENTS {
+                let entry = self.entry(at);
+                let frames = entry.frames();
+                if frames >= count && frames < shortest && entry.first().is_aligned(align) {
+                    (best, shortest) = (Some((at, entry)), frames);
+                    if frames == count {
+                        break;
+                    }
+                }
+            }
+            let (at, entry) = best?;
+            if self.exchange(at, entry, entry.without(count)) {
+                return Some(entry.first());
+            }
+        }
+        None
+    }
+
+    /// Takes the `count` frames from `first` on, if an extent begins with them. O([`EXTENTS`]).
+    pub(super) fn take_at(&self, first: Pfn, count: u32) -> bool {
+        let found = (0..EXTENTS)
+            .map(|at| (at, self.entry(at)))
+            .find(|(_, entry)| entry.frames() >= count && entry.first() == first);
+        found.is_some_and(|(at, entry)| self.exchange(at, entry, entry.without(count)))
+    }
+
+    /// Returns whether any of `count` frames from `first` on is on the list. O([`EXTENTS`]).
+    pub(super) fn overlaps(&self, first: Pfn, count: u32) -> bool {
+        self.entries().any(|entry| entry.first() < first.plus(count) && first < entry.end())
+    }
+
+    /// Puts an extent of one pageblock on the list, if that then has no more than `most` frames or
+    /// only this extent; returns whether it has. O([`EXTENTS`]).
+    #[inline]
+    pub(super) fn put(&self, first: Pfn, count: u32, most: u32) -> bool {
+        let end = first.plus(count);
+        let (mut listed, mut place, mut is_beside) = (0, None, false);
+        for at in 0..EXTENTS {
+            let entry = self.entry(at);
+            listed += entry.frames();
+            if is_beside {
+                continue;
+            }
+            let at_front = entry.end() == first && !first.0.is_multiple_of(PAGEBLOCK_FRAMES);
+            let behind = entry.first() == end && !end.0.is_multiple_of(PAGEBLOCK_FRAMES);
+            if entry == Entry::NONE {
+                place = place.or(Some((at, entry, Entry::new(first, count))));
+            } else if at_front || behind {
+                let from = if at_front { entry.first() } else { first };
+                place = Some((at, entry, Entry::new(from, entry.frames() + count)));
+                is_beside = true;
+            }
+        }
+        if listed > 0 && listed + count > most {
+            return false;
+        }
+        place.is_some_and(|(at, old, new)| self.exchange(at, old, new))
+    }
+
+    fn remove(&self, at: usize) -> Option<Entry> {
+        let entry = Entry(self.words[at].swap(0, AcqRel));
+        (entry != Entry::NONE).then_some(entry)
+    }
+
+    /// Takes one extent off the list, where it has no room: the shortest, if there are too many, or
+    /// else the longest. (Half of them at once took half as many sections of the zone, and two
+    /// microseconds for one call in ten thousand.) O([`EXTENTS`]).
+    pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
+        let (mut shortest, mut longest, mut is_full) = (0, 0, true);
+        for at in 0..EXTENTS {
+            let frames = self.entry(at).frames();
+            is_full &= frames > 0;
+            if frames < self.entry(shortest).frames() {
+                shortest = at;
+            }
+            if frames > self.entry(longest).frames() {
+                longest = at;
+            }
+        }
+        let entry = self.remove(if is_full { shortest } else { longest })?;
+        Some((entry.first(), entry.frames()))
+    }
+
+    /// Takes all extents off the list.
+    pub(super) fn drain(&self) -> Leaving {
+        let mut leaving = Leaving::NONE;
+        (0..EXTENTS).filter_map(|at| self.remove(at)).for_each(|entry| leaving.add(entry));
+        leaving
+    }
+
+    /// Takes those off the list that no request has wanted since the last call, and marks the
+    /// others.
+    pub(super) fn age(&self) -> Leaving {
+        let mut leaving = Leaving::NONE;
+        for at in 0..EXTENTS {
+            let entry = self.entry(at);
+            if entry == Entry::NONE {
+                continue;
+            }
+            let is_aged = entry.0 & AGED != 0;
+            let next = if is_aged { Entry::NONE } else { Entry(entry.0 | AGED) };
+            // Whoever has changed it meanwhile has a use for it.
+            if self.exchange(at, entry, next) && is_aged {
+                leaving.add(entry);
+            }
+        }
+        leaving
+    }
+
+    /// Frames on the list. O([`EXTENTS`]).
+    pub(super) fn frames(&self) -> u32 {
+        self.entries().map(Entry::frames).sum()
+    }
+
+    /// Counts an extent that was taken from the list or put on it. The slot is that of the running
+    /// CPU, as a rule: see [`local::add`].
+    #[inline(always)]
+    pub(super) fn note(&self, what: Passed) {
+        local::add(&self.traffic[what as usize], 1);
+    }
+
+    /// Extents that passed so far.
+    pub(super) fn passed(&self, what: Passed) -> u64 {
+        self.traffic[what as usize].load(Relaxed)
+    }
+
+    /// Checks the list; `is_kept` says whether the zone keeps any of some frames as free ones.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub(super) fn validate(
+        &self,
+        frames: &FrameTable,
+        is_kept: impl Fn(Pfn, u32) -> bool,
+    ) -> Result<(), Broken> {
+        for at in 0..EXTENTS {
+            let entry = self.entry(at);
+            if entry == Entry::NONE {
+                continue;
+            }
+            let (first, count) = (entry.first(), entry.frames());
+            let extent = Check::of("listed extent").at(first.0);
+            let overlapping = self
+                .entries()
+                .filter(|other| other.first() < entry.end() && first < other.end())
+                .count();
+            let mut all = (0..count).map(|offset| first.plus(offset));
+            let is_free = all.all(|pfn| frames.kind(pfn) == Kind::NONE) && !is_kept(first, count);
+            let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
+            // A thread outside of the gate may have taken it between two of these looks.
+            if self.entry(at) == entry {
+                extent.that(count > 0, "a listed extent has frames")?;
+                extent.that(is_inside, "a listed extent lies in one pageblock")?;
+                extent.that(overlapping == 1, "no two listed extents have a frame in common")?;
+                extent.that(is_free, "no one else has a frame of a listed extent")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Blocks of pages from the list of the running CPU, and to it: a malloc or a free that takes no
+//! lock, enters no gate and tells nobody.
+//!
+//! A process that forks meanwhile has the block on a list or in the hands of the thread, and in the
+//! child of the latter it is nobody's, as an object is. While an instrument is on, nothing goes
+//! this way.
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use crate::heap::{LARGEST_BLOCK, classes, frames_of};
+use quarry_sys::clear::clear;
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::Ordering;
+
+impl<C: StackConfig> Stack<C> {
+    /// A block for `size` bytes, if the running CPU has one listed. O(1) but for what is to be
+    /// cleared.
+    #[inline]
+    pub(super) fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
+        // With an instrument on, or before the stack is ready, the small end is 0.
+        let is_block = size > classes::LARGEST && size <= LARGEST_BLOCK;
+        if !is_block || self.fast.small_end.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let frames = frames_of(size)?;
+        let pfn = self.pages().alloc_listed(self.fast.percpu.current(), frames)?;
+        self.frames().set_link(pfn, frames);
+        self.frames().set_kind(pfn, 1, Kind::PAGES);
+        let object = self.address(pfn);
+        if zeroed {
+            // SAFETY: the block has at least `size` bytes, and only we know it.
+            unsafe { clear(object, size) };
+        }
+        Some(object)
+    }
+
+    /// Frees a block to the list of the running CPU; false, and nothing done, where it is no block
+    /// or the list does not want it. Any address may be given, also null. O(1).
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up.
+    #[inline]
+    pub(super) unsafe fn free_listed(&self, address: *mut u8) -> bool {
+        // Where frees are seen, or the stack is not ready, the span is 0.
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
+            return false;
+        }
+        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
+        let frames = self.frames();
+        if frames.kind(pfn) != Kind::PAGES {
+            return false;
+        }
+        let count = frames.link(pfn);
+        if self.may_withhold(count) {
+            return false;
+        }
+        // Whoever takes it from the list finds it without an owner.
+        frames.set_kind(pfn, 1, Kind::NONE);
+        if !self.pages().free_listed(self.fast.percpu.current(), pfn, count) {
+            frames.set_kind(pfn, 1, Kind::PAGES);
+            return false;
+        }
+        true
+    }
+}
