@@ -106,6 +106,23 @@ struct Slab<'a> {
     address: Object,
 }
 
+/// Word `index` of a slab's bits while objects are put into it: neighbours mostly come together,
+/// and stores and a digest for each of them would take twice as long.
+struct OpenWord {
+    index: u32,
+    before: u64,
+    now: u64,
+}
+
+impl OpenWord {
+    /// Sets a bit; false where it is set.
+    fn set(&mut self, bit: u32) -> bool {
+        let was_clear = self.now >> bit & 1 == 0;
+        self.now |= 1 << bit;
+        was_clear
+    }
+}
+
 impl<'a> Slab<'a> {
     fn at<P: PerCpu>(context: &SlabContext<'a, P>, cache: &'a Cache, pfn: Pfn) -> Self {
         let address = context.pages.arena().address(pfn);
@@ -210,18 +227,24 @@ impl<'a> Slab<'a> {
         let start = self.address.as_ptr() as usize;
         let bytes = self.cache.order().bytes();
         let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
+        let Some(first) = objects.first() else { return 0 };
+        let mut word = self.open(self.number(*first) / 64);
         let (mut count, mut digest) = (0, 0u64);
         for object in objects.iter().take_while(is_inside) {
-            let Some(term) = self.put(*object) else {
+            let number = self.number(*object);
+            if number / 64 != word.index {
+                digest = digest.wrapping_add(self.close(word));
+                word = self.open(number / 64);
+            }
+            if !word.set(number % 64) {
                 // The bits of those in front of it are ours: whatever else differs is not.
-                self.note(digest, count as u64);
+                self.note(digest.wrapping_add(self.close(word)), count as u64);
                 self.demand_intact();
                 not_in_use(self.cache, *object);
-            };
-            digest = digest.wrapping_add(term);
+            }
             count += 1;
         }
-        self.note(digest, count as u64);
+        self.note(digest.wrapping_add(self.close(word)), count as u64);
         count
     }
 
@@ -234,8 +257,8 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Sets the object's bit; returns what that adds to the digest, or nothing where it is set.
-    fn put(&self, object: Object) -> Option<u64> {
+    /// The number of an object; reports a pointer that is none and aborts.
+    fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
             fatal(format_args!(
@@ -243,17 +266,21 @@ impl<'a> Slab<'a> {
                 self.cache.stride()
             ));
         };
-        let (index, bit) = (number / 64, 1 << (number % 64));
-        let bits = self.bits(index);
-        let old = bits.load(Ordering::Relaxed);
-        if old & bit != 0 {
-            return None;
-        }
-        bits.store(old | bit, Ordering::Relaxed);
+        number
+    }
+
+    fn open(&self, index: u32) -> OpenWord {
+        let bits = self.bits(index).load(Ordering::Relaxed);
+        OpenWord { index, before: bits, now: bits }
+    }
+
+    /// Stores a word; returns what its change adds to the digest.
+    fn close(&self, word: OpenWord) -> u64 {
+        self.bits(word.index).store(word.now, Ordering::Relaxed);
         if self.has_word_bits() {
-            return Some(0);
+            return 0;
         }
-        Some(term(old | bit, index).wrapping_sub(term(old, index)))
+        term(word.now, word.index).wrapping_sub(term(word.before, word.index))
     }
 
     /// The list a slab with `free` free objects belongs on.
@@ -430,7 +457,6 @@ impl BitmapSlabs {
         keep: u32,
     ) {
         for piece in objects.chunks(MAX_BATCH) {
-            let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
             // Other caches' share of the bound hardly changes meanwhile.
             let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
@@ -440,18 +466,20 @@ impl BitmapSlabs {
                 let slab = Self::slab_of(context, cache, object);
                 let before = slab.free();
                 let count = slab.put_batch(rest);
-                let after = before + count as u32;
                 lists.nr_free += count as u64;
-                lists.moved(&slab, before, after);
-                if after == cache.objects() && lists.nr_empty > keep {
-                    lists.detach(&slab);
-                    emptied.push(slab.pfn, cache.order());
-                }
+                lists.moved(&slab, before, before + count as u32);
                 rest = &rest[count..];
             }
-            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
-            drop(lists);
-            emptied.give_back(context);
+            let emptied = lists.nr_empty - empty;
+            let beyond = lists.nr_empty.saturating_sub(keep).min(emptied);
+            if beyond > 0 {
+                let detached = lists.detach_empty(context, cache, beyond);
+                context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+                drop(lists);
+                detached.give_back(context);
+            } else {
+                context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            }
         }
     }
 
@@ -472,23 +500,15 @@ impl BitmapSlabs {
     /// Returns the empty slabs beyond `keep`.
     pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
         loop {
-            let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
             let mut lists = self.lists.lock();
             let kept = lists.nr_empty;
-            while lists.nr_empty > keep
-                && emptied.count < MAX_BATCH
-                && let Some(empty) = lists.slabs[EMPTY].first()
-            {
-                let slab = Slab::at(context, cache, empty);
-                lists.detach(&slab);
-                emptied.push(slab.pfn, cache.order());
-            }
-            context.limits.empty_changed(kept, lists.nr_empty, cache.order().bytes());
-            drop(lists);
-            if emptied.count == 0 {
+            if kept <= keep {
                 return;
             }
-            emptied.give_back(context);
+            let detached = lists.detach_empty(context, cache, kept - keep);
+            context.limits.empty_changed(kept, lists.nr_empty, cache.order().bytes());
+            drop(lists);
+            detached.give_back(context);
         }
     }
 
@@ -566,6 +586,23 @@ impl Default for BitmapSlabs {
 }
 
 impl Lists {
+    /// Takes up to `most` empty slabs off their list for good, and no more than a batch.
+    fn detach_empty<P: PerCpu>(
+        &mut self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        most: u32,
+    ) -> Emptied {
+        let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
+        for _ in 0..most.min(MAX_BATCH as u32) {
+            let Some(empty) = self.slabs[EMPTY].first() else { break };
+            let slab = Slab::at(context, cache, empty);
+            self.detach(&slab);
+            emptied.push(slab.pfn, cache.order());
+        }
+        emptied
+    }
+
     /// Takes an empty slab off its list for good.
     fn detach(&mut self, slab: &Slab<'_>) {
         slab.demand_intact();
