@@ -266,7 +266,7 @@ impl<F: Frames> Task<'_, F> {
             // Knuth's generator; the upper bits choose.
             self.random =
                 self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let index = ((self.random >> 32) * self.blocks.len() as u64 >> 32) as usize;
+            let index = (((self.random >> 32) * self.blocks.len() as u64) >> 32) as usize;
             self.allocator.put(self.number, self.blocks[index], self.order);
             match self.get(&mut done) {
                 Some(first) => self.blocks[index] = first,
