@@ -1,5 +1,8 @@
 //! The choice of new slabs that are brought into memory whole, by one call, which costs half of
-//! what the page faults of their pages would.
+//! what the page faults of their pages would, or, where the kernel takes most of the time to find
+//! and clear a page, nine tenths. There, wider calls save little more: on a virtual machine (Zen 5)
+//! a page took 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 of 64 KiB, 1,230 of 2 MiB, and
+//! 180 in a huge page that its host had backed before.
 //!
 //! Objects of up to a page lie in every page of their slab: a program that writes into each of them
 //! touches all of it. Of larger ones programs often touch only the front, so a cache of such
