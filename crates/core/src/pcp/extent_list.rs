@@ -101,6 +101,7 @@ impl Entry {
 
 fresh_zero! {
     /// The list of one slot and node.
+    #[derive(Default)]
     #[repr(align(128))]
     pub(super) struct ExtentList {
         words: [AtomicU64; EXTENTS],

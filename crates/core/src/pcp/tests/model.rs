@@ -63,3 +63,48 @@ fn batches_of_two_threads_and_a_drain() {
     shuttle::Runner::new(RandomScheduler::new(200), config.clone()).run(story);
     shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);
 }
+
+/// A list of extents outside of any lock: two tasks take and put, a third one ages and drains it.
+#[test]
+fn extents_of_two_threads_and_a_drain() {
+    let story = || {
+        let config = PageConfig { initial_frames: 512, grow: false, ..TINY };
+        let sizes = RingSizes { single: 4, small: 2, huge: 1 };
+        let pages = PageAllocator::build_with(fake_os(), &config, 1, |_, _| 0, &sizes)
+            .expect("the fake OS refuses nothing");
+        let (pages, slot) = (Arc::new(pages), SlotIndex(0));
+        let first = pages.alloc_exact(slot, 40, MigrateType::Movable, Order::ZERO).expect("room");
+        pages.free_exact(slot, first.pfn, 40);
+        let threads: Vec<_> = [10, 20]
+            .into_iter()
+            .map(|count| {
+                let pages = pages.clone();
+                shuttle::thread::spawn(move || {
+                    for _ in 0..2 {
+                        let Some(pfn) = pages.alloc_listed(slot, count) else { return };
+                        for frame in (0..count).map(|offset| pfn.plus(offset)) {
+                            let kind = pages.frames().kind(frame);
+                            assert_eq!(kind, Kind::NONE, "somebody else has this frame");
+                            pages.frames().set_kind(frame, 1, Kind::PAGES);
+                        }
+                        pages.frames().set_kind(pfn, count, Kind::NONE);
+                        if !pages.free_listed(slot, pfn, count) {
+                            pages.free_exact(slot, pfn, count);
+                        }
+                    }
+                })
+            })
+            .collect();
+        pages.decay(slot);
+        pages.decay(slot);
+        pages.drain_extents();
+        threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
+        assert_eq!(pages.validate(), Ok(()));
+        pages.drain_all();
+        assert_eq!(pages.zones().zone(NodeId(0)).free(), 512);
+    };
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    shuttle::Runner::new(RandomScheduler::new(200), config.clone()).run(story);
+    shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);
+}

@@ -105,7 +105,7 @@ fn run(owner: &mut Owner<'_>, pages: &PageAllocator, step: &Step) {
         }
         Step::DrainSlot { slot } => {
             pages.drain_slot(SlotIndex(slot));
-            let count = |node| pages.pcp_tuning(SlotIndex(slot), NodeId(node)).count;
+            let count = |node| pages.listed_frames(SlotIndex(slot), NodeId(node));
             assert_eq!((count(0), count(1)), (0, 0), "nothing is left after a drain");
         }
         Step::Decay { slot } => {
@@ -139,7 +139,7 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
         run(&mut owner, &pages, step);
         let listed: u32 = (0..4)
             .flat_map(|slot| (0..2).map(move |node| (SlotIndex(slot), NodeId(node))))
-            .map(|(slot, node)| pages.pcp_tuning(slot, node).count)
+            .map(|(slot, node)| pages.listed_frames(slot, node))
             .sum();
         assert_eq!(pages.zones().budget().used(), owner.frames() + listed, "handed out + listed");
     }
