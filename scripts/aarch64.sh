@@ -1,14 +1,29 @@
 #!/usr/bin/env bash
-# Builds libquarry.so for aarch64 and runs a C program on it under qemu-user.
+# Builds libquarry.so for aarch64 and runs programs on it.
+#
+#   scripts/aarch64.sh            a C program under qemu-user, which knows no restartable sequences:
+#                                 the locked path
+#   scripts/aarch64.sh --system   then Debian's kernel for arm64 in an emulated machine: the tests of
+#                                 quarry-sys (which interrupt each instruction of each sequence), and
+#                                 C programs on libquarry.so
+#
+# KERNEL=FILE boots another kernel. The emulated machine has two CPUs that run side by side, in the
+# memory order of the host: a sequence that lacks a barrier may pass here.
 #
 # rustup's own standard library for the target is used where it can be had; otherwise (or with
 # QUARRY_DEBIAN_RUSTC=1) Debian's rustc-web and its arm64 standard library are unpacked into the
-# target directory, without touching the system's package database or its list of architectures.
-# qemu-user knows no restartable sequences, so what runs here is the locked path.
+# target directory. That, and the kernel, come by apt, without touching the system's package
+# database or its list of architectures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
 out="${CARGO_TARGET_DIR:-$PWD/target}/aarch64"
+with_system=
+case "${1:-}" in
+    "") ;;
+    --system) with_system=1 ;;
+    *) echo "usage: scripts/aarch64.sh [--system]" >&2; exit 2 ;;
+esac
 mkdir -p "$out"
 
 need() {
@@ -16,30 +31,51 @@ need() {
 }
 need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross"
 need qemu-aarch64 qemu-user
+if [ -n "$with_system" ]; then need qemu-system-aarch64 qemu-system-arm; fi
+
+state="$out/apt"
+apt=(-qq -o "Dir::State::lists=$state/lists" -o "APT::Architectures=amd64,arm64"
+    -o "APT::Sandbox::User=root")
+
+# unpack_debian FOLDER PACKAGE..
+unpack_debian() {
+    local root=$1
+    (cd "$state" && apt-get "${apt[@]}" download "${@:2}")
+    mkdir -p "$root"
+    for package in "$state"/*.deb; do dpkg -x "$package" "$root"; done
+    rm -f "$state"/*.deb
+}
+
+update_debian() {
+    mkdir -p "$state/lists/partial"
+    apt-get "${apt[@]}" update
+}
 
 unpack_debian_toolchain() {
-    local root="$out/debian" state="$out/apt"
+    local root="$out/debian" version short llvm
     if [ ! -x "$root/usr/bin/rustc" ]; then
-        mkdir -p "$state/lists/partial" "$root"
-        local options=(-o "Dir::State::lists=$state/lists" -o "APT::Architectures=amd64,arm64"
-            -o "APT::Sandbox::User=root")
-        apt-get "${options[@]}" -qq update
-        local version
-        version=$(apt-cache "${options[@]}" show rustc-web \
+        update_debian
+        version=$(apt-cache "${apt[@]}" show rustc-web \
             | sed -n 's/^Version: //p' | awk 'NR == 1')
-        local short
         short=$(echo "$version" | cut -d. -f1,2)
-        local llvm
-        llvm=$(apt-cache "${options[@]}" show "libstd-rust-web-$short" \
+        llvm=$(apt-cache "${apt[@]}" show "libstd-rust-web-$short" \
             | sed -n 's/^Depends:.*\(libllvm[0-9]*\).*/\1/p' | awk 'NR == 1')
-        (cd "$state" && apt-get "${options[@]}" -qq download "rustc-web=$version" \
-            "libstd-rust-web-$short" "libstd-rust-web-dev=$version" \
-            "libstd-rust-web-dev:arm64=$version" "$llvm")
-        for package in "$state"/*.deb; do dpkg -x "$package" "$root"; done
-        rm -f "$state"/*.deb
+        unpack_debian "$root" "rustc-web=$version" "libstd-rust-web-$short" \
+            "libstd-rust-web-dev=$version" "libstd-rust-web-dev:arm64=$version" "$llvm"
     fi
     export RUSTC="$root/usr/bin/rustc"
     export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+
+# The kernel for clouds is the smallest one that has a console.
+unpack_debian_kernel() {
+    local root="$out/kernel" image
+    if ! compgen -G "$root/boot/vmlinuz-*" > /dev/null; then
+        update_debian
+        image=$(apt-cache "${apt[@]}" show linux-image-cloud-arm64:arm64 \
+            | sed -n 's/^Depends: \(linux-image[^ ,]*\).*/\1/p' | awk 'NR == 1')
+        unpack_debian "$root" "$image:arm64" busybox-static:arm64
+    fi
 }
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; }
@@ -50,10 +86,44 @@ if [ -n "${QUARRY_DEBIAN_RUSTC:-}" ] || ! has_target; then
     unpack_debian_toolchain
 fi
 echo "aarch64: compiling with $("${RUSTC:-rustc}" --version)"
-CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-    cargo build --quiet --release -p quarry-preload --target "$target" --target-dir "$out/build"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+build=(--quiet --target "$target" --target-dir "$out/build")
+cargo build "${build[@]}" --release -p quarry-preload
+if [ -n "$with_system" ]; then
+    cargo test "${build[@]}" -p quarry-sys --lib --test slots --no-run --message-format=json > "$out/tests.json"
+fi
 library="$out/build/$target/release/libquarry.so"
-
-aarch64-linux-gnu-gcc -O1 -fno-builtin -pthread -o "$out/smoke" scripts/aarch64-smoke.c
 unset LD_LIBRARY_PATH
-qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$out/smoke"
+
+compile() { aarch64-linux-gnu-gcc -O1 -fno-builtin -pthread -o "$2" "$1"; }
+compile scripts/aarch64-smoke.c "$out/smoke"
+qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$out/smoke" locks
+if [ -z "$with_system" ]; then exit; fi
+
+unpack_debian_kernel
+root="$out/root" busybox="$out/kernel/bin/busybox" kernel=${KERNEL:-}
+if [ -z "$kernel" ]; then
+    for kernel in "$out"/kernel/boot/vmlinuz-*; do break; done
+fi
+rm -rf "$root"
+mkdir -p "$root"/{bin,dev,lib,proc,sys,tests,tmp}
+cp "$busybox" "$root/bin"
+for name in ld-linux-aarch64.so.1 libc.so.6 libgcc_s.so.1 libm.so.6; do
+    cp -L "/usr/aarch64-linux-gnu/lib/$name" "$root/lib"
+done
+cp scripts/aarch64-init "$root/init"
+cp "$library" "$root/lib"
+cp "$out/smoke" "$root/bin"
+compile crates/preload/tests/c/stress.c "$root/bin/stress"
+sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$out/tests.json" | while read -r test; do
+    name=$(basename "$test")
+    aarch64-linux-gnu-strip -o "$root/tests/${name%-*}" "$test"
+done
+(cd "$root" && find . | qemu-aarch64 "$busybox" cpio -o -H newc 2> /dev/null | gzip -1) > "$out/image"
+
+# A processor with the atomic instructions of ARMv8.1: without them, tests that step through code
+# would meet loops that end only where nobody steps through them.
+timeout 540 qemu-system-aarch64 -machine virt -cpu neoverse-n1 -accel tcg,thread=multi -smp 2 -m 2G \
+    -nic none -nographic -no-reboot -kernel "$kernel" -initrd "$out/image" \
+    -append "console=ttyAMA0 quiet panic=-1" < /dev/null | sed -u 's/\r$//' | tee "$out/system.log"
+grep -qx "aarch64: all passed" "$out/system.log"

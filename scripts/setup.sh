@@ -107,6 +107,7 @@ if [[ $purpose == test ]]; then
     need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user
+    need 'has_command qemu-system-aarch64' qemu-system-arm
 fi
 
 as_root() {

@@ -14,7 +14,7 @@ struct Control {
 }
 
 /// Longest time for which a receiver may be busy with the messages of others, in microseconds.
-const PATIENCE_US: libc::suseconds_t = 50_000;
+const PATIENCE_US: i32 = 50_000;
 
 /// Sends `descriptor` with `text` to the datagram socket with this abstract name, if one is there.
 /// Four system calls; `errno` may change.
@@ -26,22 +26,18 @@ pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     }
     // SAFETY: all zero is a value of these structures of the C library, which are plain numbers,
     // arrays and pointers.
-    let (mut address, mut message): (libc::sockaddr_un, libc::msghdr) =
-        unsafe { (zeroed(), zeroed()) };
+    let (mut address, mut message, mut head): (libc::sockaddr_un, libc::msghdr, libc::cmsghdr) =
+        unsafe { (zeroed(), zeroed(), zeroed()) };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     for (place, byte) in address.sun_path[1..].iter_mut().zip(name) {
         *place = *byte as libc::c_char;
     }
     // SAFETY: CMSG_LEN is arithmetic.
     let head_length = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) };
-    let mut control = Control {
-        head: libc::cmsghdr {
-            cmsg_len: head_length as _,
-            cmsg_level: libc::SOL_SOCKET,
-            cmsg_type: libc::SCM_RIGHTS,
-        },
-        descriptor,
-    };
+    head.cmsg_len = head_length as _;
+    head.cmsg_level = libc::SOL_SOCKET;
+    head.cmsg_type = libc::SCM_RIGHTS;
+    let mut control = Control { head, descriptor };
     let mut piece = libc::iovec { iov_base: text.as_ptr().cast_mut().cast(), iov_len: text.len() };
     message.msg_name = addr_of_mut!(address).cast();
     message.msg_namelen =
@@ -55,7 +51,7 @@ pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     unsafe {
         let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if socket >= 0 {
-            let patience = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US };
+            let patience = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US.into() };
             let bytes = size_of_val(&patience) as libc::socklen_t;
             let option = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
             libc::setsockopt(socket, option.0, option.1, (&raw const patience).cast(), bytes);

@@ -64,6 +64,12 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     (least + STACK_BYTES).next_multiple_of(4096)
 }
 
+/// The priority of a thread that is not a real-time thread.
+fn ordinary() -> libc::sched_param {
+    // SAFETY: the structure has numbers only: the priority 0, and in musl some that are unused.
+    unsafe { core::mem::zeroed() }
+}
+
 /// Starts the thread with `body`, detached; returns whether there is one.
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: the attributes and both signal sets live until the calls are done, and no other
@@ -83,7 +89,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         let before = (*BLOCKED.0.get()).as_mut_ptr();
         libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
         // From the start no real-time thread; where that is refused, it sees to it itself.
-        let ordinary = libc::sched_param { sched_priority: 0 };
+        let ordinary = ordinary();
         libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
         libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
         libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_EXPLICIT_SCHED);
@@ -105,7 +111,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
 
 /// Sets up the running thread: its name, its priority and its rights.
 pub(super) fn begin() {
-    let ordinary = libc::sched_param { sched_priority: 0 };
+    let ordinary = ordinary();
     // SAFETY: the name is a NUL-terminated string of at most 16 bytes; the parameters are valid for
     // the call.
     unsafe {

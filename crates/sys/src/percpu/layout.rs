@@ -43,7 +43,11 @@ pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
 pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
 
-const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
+/// Bits of the top of an array in its header, and of each of its bounds.
+pub(super) const TOP_BITS: u32 = 16;
+
+const _: () =
+    assert!(LAST_WORD < (1 << TOP_BITS) - 1, "a top and a complemented begin have as many bits");
 const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 
 /// Word of an array's cell that says where the array lies, 0 = never opened: `{narrow : 32 | now :

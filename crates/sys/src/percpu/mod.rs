@@ -21,11 +21,11 @@
 //! others change under a lock, by loads only, and [`PerCpu::wait_for_walks`] says when nobody is in
 //! a node any more that the tree has lost.
 //!
-//! Backends that carry the same traits: `RseqSlots` (x86-64, with locked stripes for threads that
-//! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
-//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as lists of
-//! steps that a model checker interrupts). Everything that `RseqSlots` and `SteppedSlots` share,
-//! all but the sequences themselves, is in `sequenced`.
+//! Backends that carry the same traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for
+//! threads that have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or
+//! simulator says which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as
+//! lists of steps that a model checker interrupts). Everything that `RseqSlots` and `SteppedSlots`
+//! share, all but the sequences themselves, is in `sequenced`.
 //!
 //! Order of the files, each using only those before it:
 //! * `object`, `limits`, `layout`, `word_tree`: objects, how much room they may take, where a slot
@@ -34,10 +34,13 @@
 //!   moving and emptying them; figures
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: slots under a try-lock each
-//! * `sequences`, `sequenced`: a trait for restartable sequences, and the backend above it
-//! * `registration`, `assembly`, `rseq`: the sequences of x86-64
+//! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
+//! * `registration`: where the running thread is registered
+//! * `assembly`, `rseq`: the sequences of x86-64; `aarch64`: those of aarch64
 //! * `stepped`: those of the model checker
 
+#[cfg(all(target_arch = "aarch64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
+mod aarch64;
 mod area;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod assembly;
@@ -47,19 +50,28 @@ mod locked;
 mod object;
 mod per_cpu;
 mod place;
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+))]
 mod registration;
 mod room;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod rseq;
 #[cfg(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
+    all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+    )
 ))]
 mod sequenced;
 #[cfg(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
+    all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+    )
 ))]
 mod sequences;
 #[cfg(quarry_model)]
@@ -76,8 +88,11 @@ pub use limits::Limits;
 pub use locked::{DeclaredSlot, LockedSlots};
 pub use object::{ArrayUse, ListUse, Object, Push};
 pub use per_cpu::{Arrays, Lists, PerCpu};
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
-pub use rseq::{RseqSlots, SequenceOffsets};
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+))]
+pub use registration::{RseqSlots, SequenceOffsets};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 pub use stripes::{ChooseSlot, ThreadStripe};
@@ -87,7 +102,10 @@ pub use word_tree::WordTree;
 pub type VirtualSlots = LockedSlots<DeclaredSlot>;
 
 /// The default backend of this architecture.
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+))]
 pub type NativeSlots = RseqSlots;
 /// The default backend of the model checker.
 #[cfg(quarry_model)]
@@ -95,13 +113,19 @@ pub type NativeSlots = SteppedSlots;
 /// The default backend of this architecture.
 #[cfg(not(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
+    all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+    )
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
 /// Asks the kernel for what the slots of this process will need of it: once, at the start, because
 /// a filter of system calls may kill for the question later.
 pub fn ask() {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+    ))]
     registration::has_barrier();
 }

@@ -4,12 +4,17 @@
 //! write its `rseq_cs` field only. Where there is none, a stand-in that no kernel knows takes its
 //! place.
 
-use crate::primitive::{AtomicU32, Ordering};
+use super::area::SlotArea;
+use super::sequenced::Sequenced;
+use super::sequences::Cpus;
+use crate::glibc::weak_address;
+use crate::primitive::{AtomicIsize, AtomicU32, Ordering, task};
 use core::arch::{asm, global_asm};
+use core::mem::offset_of;
 
 // The stand-in: cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse without
-// a branch of their own. The symbol is read through @GOTTPOFF because `thread_local!` in a shared
-// object calls __tls_get_addr, which may allocate.
+// a branch of their own. The symbol is read by its offset from the thread pointer because
+// `thread_local!` in a shared object calls __tls_get_addr, which may allocate.
 global_asm!(
     ".pushsection .tdata.quarry_no_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -22,7 +27,7 @@ global_asm!(
 );
 
 /// Offset of `cpu_id` in `struct rseq`, `include/uapi/linux/rseq.h`, Linux 6.3.
-pub(super) const CPU_ID: isize = 4;
+const CPU_ID: isize = 4;
 /// Offset of `mm_cid`, the number of the running thread among the running ones (same place).
 const MM_CID: isize = 24;
 /// `AT_RSEQ_FEATURE_SIZE`, `include/uapi/linux/auxvec.h`, Linux 6.3.
@@ -35,18 +40,18 @@ const MEMBARRIER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 
 /// Where sequences find the registration of their thread, and whether they can run.
-pub(super) struct Registration {
+struct Registration {
     /// Offset of `struct rseq`, or of the stand-in, from the thread pointer.
-    pub(super) offset: isize,
+    offset: isize,
     /// Offset of the field that numbers the slot from the thread pointer.
-    pub(super) slot_field: isize,
+    slot_field: isize,
     /// Whether sequences can run.
-    pub(super) active: bool,
+    active: bool,
 }
 
 /// Looks for glibc's registration and asks the kernel for its barrier. Without either, sequences
 /// could not be stopped or would not be restarted, and the stand-in is returned.
-pub(super) fn find() -> Registration {
+fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);
     // SAFETY: getauxval has no preconditions.
@@ -74,18 +79,9 @@ pub(super) fn has_barrier() -> bool {
 
 /// `__rseq_offset` where glibc defines it and has registered this process.
 fn glibc_rseq_offset() -> Option<isize> {
-    let (offset, size): (*const isize, *const u32);
-    // SAFETY: weak references read through the GOT: null where the symbol is absent. A strong one
-    // would keep the library from loading on older glibc and on musl.
-    unsafe {
-        asm!(
-            ".weak __rseq_offset",
-            ".weak __rseq_size",
-            "mov {0}, qword ptr [rip + __rseq_offset@GOTPCREL]",
-            "mov {1}, qword ptr [rip + __rseq_size@GOTPCREL]",
-            out(reg) offset, out(reg) size, options(nostack, preserves_flags, readonly, pure)
-        );
-    }
+    // A strong reference would keep the library from loading on older glibc and on musl.
+    let offset = weak_address!("__rseq_offset").cast::<isize>();
+    let size = weak_address!("__rseq_size").cast::<u32>();
     if offset.is_null() || size.is_null() {
         return None;
     }
@@ -98,9 +94,19 @@ fn glibc_rseq_offset() -> Option<isize> {
 fn stand_in_offset() -> isize {
     let offset: isize;
     // SAFETY: loads the initial-exec TLS offset of our own symbol from the GOT.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("mov {}, qword ptr [rip + quarry_no_rseq@GOTTPOFF]", out(reg) offset,
             options(nostack, preserves_flags, readonly, pure));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "adrp {0}, :gottprel:quarry_no_rseq",
+            "ldr {0}, [{0}, :gottprel_lo12:quarry_no_rseq]",
+            out(reg) offset, options(nostack, preserves_flags, readonly, pure)
+        );
     }
     offset
 }
@@ -112,7 +118,7 @@ fn membarrier(command: i32) -> bool {
 
 /// Makes every sequence that runs now in this process start again. Returns false where the kernel
 /// refuses.
-pub(super) fn restart_sequences() -> bool {
+fn restart_sequences() -> bool {
     // The second try is for a transient lack of memory and for a process image that lost its
     // registration (checkpoint and restore).
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ)
@@ -122,13 +128,109 @@ pub(super) fn restart_sequences() -> bool {
 
 /// A 32-bit field at an offset from the thread pointer: one of `struct rseq` or of its stand-in.
 #[inline(always)]
-pub(super) fn field(offset: isize) -> i32 {
+fn field(offset: isize) -> i32 {
     let value: i32;
     // SAFETY: callers add a field's offset to one that `find` returned, so the load stays inside
     // the thread's struct rseq (32 bytes are registered) or the stand-in (32 bytes).
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) value, in(reg) offset,
             options(nostack, preserves_flags, readonly));
     }
+    // SAFETY: as above. In one piece with the load, so that the compiler does not keep the thread
+    // pointer where a coroutine goes on in another thread.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {thread}, tpidr_el0", "ldr {value:w}, [{thread}, {offset}]",
+            thread = out(reg) _, value = lateout(reg) value, offset = in(reg) offset,
+            options(nostack, preserves_flags, readonly));
+    }
     value
+}
+
+/// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
+pub type RseqSlots = Sequenced<Rseq>;
+
+/// Where a thread's registration lies; the sequences of each architecture are its methods.
+pub struct Rseq {
+    /// Offset of the thread's `struct rseq` from the thread pointer.
+    rseq: AtomicIsize,
+    /// Offset of the field that numbers the slot.
+    index: AtomicIsize,
+}
+
+/// Offsets of words in [`RseqSlots`], for sequences in assembler.
+#[derive(Clone, Copy)]
+pub struct SequenceOffsets {
+    /// Offset of the thread's `struct rseq` from the thread pointer.
+    pub rseq: usize,
+    /// Offset of the field that numbers the slot from the thread pointer.
+    pub index: usize,
+    /// Address of slot 0.
+    pub slots: usize,
+}
+
+impl RseqSlots {
+    /// The offsets of the words that sequences read.
+    pub const OFFSETS: SequenceOffsets = SequenceOffsets {
+        rseq: offset_of!(Self, sequences.rseq),
+        index: offset_of!(Self, sequences.index),
+        slots: offset_of!(Self, area.base),
+    };
+}
+
+impl Rseq {
+    /// What every sequence is given: the offset of the registration and that of the number of the
+    /// slot from the thread pointer, and the address of slot 0.
+    #[inline(always)]
+    pub(super) fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
+        (self.offset(), self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))
+    }
+
+    /// The offset of the registration from the thread pointer.
+    #[inline(always)]
+    pub(super) fn offset(&self) -> isize {
+        let rseq = self.rseq.load(Ordering::Relaxed);
+        debug_assert!(rseq != 0, "per-CPU slots are used before their init");
+        rseq
+    }
+}
+
+// SAFETY: the kernel restarts a sequence when its thread is preempted, migrated or signalled before
+// the end of the sequence, and when another thread calls `barrier`.
+unsafe impl Cpus for Rseq {
+    const INERT: Self = Self { rseq: AtomicIsize::new(0), index: AtomicIsize::new(0) };
+
+    fn start(&self) -> bool {
+        let found = find();
+        self.rseq.store(found.offset, Ordering::Relaxed);
+        self.index.store(found.slot_field, Ordering::Relaxed);
+        found.active
+    }
+
+    fn slots(&self) -> u32 {
+        crate::topology::cpu_number_limit()
+    }
+
+    fn numbers(&self) -> u32 {
+        crate::topology::cpu_mask_limit()
+    }
+
+    #[inline(always)]
+    fn registered(&self) -> bool {
+        field(self.rseq.load(Ordering::Relaxed) + CPU_ID) >= 0
+    }
+
+    #[inline(always)]
+    fn slot(&self) -> u32 {
+        field(self.index.load(Ordering::Relaxed)) as u32
+    }
+
+    fn barrier(&self) -> bool {
+        restart_sequences()
+    }
+
+    fn is_alone(&self) -> bool {
+        task::is_alone()
+    }
 }

@@ -11,25 +11,12 @@
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
 use super::object::{Object, Push};
-use super::registration::{self, CPU_ID};
-use super::sequenced::Sequenced;
+use super::registration::Rseq;
 use super::sequences::Sequences;
 use super::word_tree::WordTree;
-use crate::primitive::{AtomicIsize, Ordering, task};
 use crate::{arm_sequence, end_sequence, enter_sequence, pop_sequence, push_sequence};
 use core::arch::asm;
-use core::mem::{MaybeUninit, offset_of};
-
-/// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
-pub type RseqSlots = Sequenced<Rseq>;
-
-/// Where a thread's registration lies; the sequences themselves are its methods.
-pub struct Rseq {
-    /// Offset of the thread's `struct rseq` from the thread pointer.
-    rseq: AtomicIsize,
-    /// Offset of the field that numbers the slot.
-    index: AtomicIsize,
-}
+use core::mem::MaybeUninit;
 
 /// The way out of a sequence with a result that has none: the null object.
 macro_rules! nothing {
@@ -75,74 +62,10 @@ macro_rules! enter {
     };
 }
 
-/// Offsets of words in [`RseqSlots`], for sequences in assembler.
-#[derive(Clone, Copy)]
-pub struct SequenceOffsets {
-    /// Offset of the thread's `struct rseq` from the thread pointer.
-    pub rseq: usize,
-    /// Offset of the field that numbers the slot from the thread pointer.
-    pub index: usize,
-    /// Address of slot 0.
-    pub slots: usize,
-}
-
-impl RseqSlots {
-    /// The offsets of the words that sequences read.
-    pub const OFFSETS: SequenceOffsets = SequenceOffsets {
-        rseq: offset_of!(Self, sequences.rseq),
-        index: offset_of!(Self, sequences.index),
-        slots: offset_of!(Self, area.base),
-    };
-}
-
-impl Rseq {
-    #[inline(always)]
-    fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
-        let rseq = self.rseq.load(Ordering::Relaxed);
-        debug_assert!(rseq != 0, "per-CPU slots are used before their init");
-        (rseq, self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))
-    }
-}
-
 // SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
 // it when its thread is preempted, migrated or signalled before the committing store, and when
 // another thread calls `barrier`. Bounds and guards come first, closed ones refuse.
 unsafe impl Sequences for Rseq {
-    const INERT: Self = Self { rseq: AtomicIsize::new(0), index: AtomicIsize::new(0) };
-
-    fn start(&self) -> bool {
-        let found = registration::find();
-        self.rseq.store(found.offset, Ordering::Relaxed);
-        self.index.store(found.slot_field, Ordering::Relaxed);
-        found.active
-    }
-
-    fn slots(&self) -> u32 {
-        crate::topology::cpu_number_limit()
-    }
-
-    fn numbers(&self) -> u32 {
-        crate::topology::cpu_mask_limit()
-    }
-
-    #[inline(always)]
-    fn registered(&self) -> bool {
-        registration::field(self.rseq.load(Ordering::Relaxed) + CPU_ID) >= 0
-    }
-
-    #[inline(always)]
-    fn slot(&self) -> u32 {
-        registration::field(self.index.load(Ordering::Relaxed)) as u32
-    }
-
-    fn barrier(&self) -> bool {
-        registration::restart_sequences()
-    }
-
-    fn is_alone(&self) -> bool {
-        task::is_alone()
-    }
-
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
@@ -415,8 +338,7 @@ unsafe impl Sequences for Rseq {
 
     #[inline(always)]
     unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
-        let rseq = self.rseq.load(Ordering::Relaxed);
-        debug_assert!(rseq != 0, "per-CPU slots are used before their init");
+        let rseq = self.offset();
         let leaf: u64;
         // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
         // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes

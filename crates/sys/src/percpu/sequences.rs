@@ -1,4 +1,4 @@
-//! The trait of restartable sequences, on which the backend `sequenced` stands.
+//! The traits of restartable sequences, on which the backend `sequenced` stands.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -9,15 +9,12 @@ use core::mem::MaybeUninit;
 /// The guard that stops every push to, pop from and `compare_store` on a list.
 pub(super) const STOPPED_LIST: u64 = u64::MAX;
 
-/// The restartable sequences of an architecture (or of the model checker).
+/// The CPUs as sequences see them: where the running thread is, and how all threads are stopped.
 ///
 /// # Safety
-/// Each operation does what [`Arrays`](super::Arrays) and [`Lists`](super::Lists) say of its
-/// namesake for the slot of the running CPU, by one committing store, or starts again; it loads
-/// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
-/// is not registered. After `barrier` has returned true, no sequence that loaded bounds, a guard or
-/// a word of a tree before the call still runs.
-pub unsafe trait Sequences: Sync {
+/// After `barrier` has returned true, no sequence that loaded bounds, a guard or a word of a tree
+/// before the call still runs; where `is_alone` returns true, no other thread runs one.
+pub unsafe trait Cpus: Sync {
     /// The value before `start`.
     const INERT: Self;
 
@@ -43,7 +40,16 @@ pub unsafe trait Sequences: Sync {
 
     /// Returns whether the calling thread is for sure the only one that can run sequences.
     fn is_alone(&self) -> bool;
+}
 
+/// The restartable sequences of an architecture (or of the model checker).
+///
+/// # Safety
+/// Each operation does what [`Arrays`](super::Arrays) and [`Lists`](super::Lists) say of its
+/// namesake for the slot of the running CPU, by one committing store, or starts again; it loads
+/// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
+/// is not registered.
+pub unsafe trait Sequences: Cpus {
     /// See [`Arrays::pop`](super::Arrays::pop).
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 

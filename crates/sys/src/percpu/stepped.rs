@@ -40,7 +40,7 @@ use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::object::{Object, Push};
 use super::sequenced::Sequenced;
-use super::sequences::{STOPPED_LIST, Sequences};
+use super::sequences::{Cpus, STOPPED_LIST, Sequences};
 use super::word_tree::WordTree;
 use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax, task};
 use core::cell::Cell;
@@ -439,7 +439,7 @@ fn link(object: &Object) -> &AtomicU64 {
 // SAFETY: every step checks, in one piece with its act, that its attempt is still the last one on
 // its CPU. So a sequence commits only if no other sequence began on its slot since and no barrier
 // passed. Bounds and guards come first, and closed ones refuse.
-unsafe impl Sequences for Stepped {
+unsafe impl Cpus for Stepped {
     const INERT: Self = Self {
         cpus: AtomicU32::new(2),
         next_attempt: AtomicU64::new(0),
@@ -482,7 +482,10 @@ unsafe impl Sequences for Stepped {
     fn is_alone(&self) -> bool {
         false
     }
+}
 
+// SAFETY: as for `Cpus`.
+unsafe impl Sequences for Stepped {
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         if !self.registered() {
             return None;

@@ -275,7 +275,10 @@ impl Stripes {
     ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
-    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
+    #[cfg_attr(
+        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
+        inline(never)
+    )]
     pub(super) unsafe fn list_pop<C: ChooseSlot>(
         &self,
         area: &SlotArea,
@@ -298,7 +301,10 @@ impl Stripes {
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
-    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
+    #[cfg_attr(
+        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
+        inline(never)
+    )]
     pub(super) unsafe fn list_push<C: ChooseSlot>(
         &self,
         area: &SlotArea,
@@ -319,7 +325,10 @@ impl Stripes {
     ///
     /// # Safety
     /// As [`Lists::list_push_below`](super::Lists::list_push_below).
-    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
+    #[cfg_attr(
+        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
+        inline(never)
+    )]
     pub(super) unsafe fn list_push_below<C: ChooseSlot>(
         &self,
         area: &SlotArea,

@@ -78,7 +78,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 /// See [`super::futex::wait_at_most`]; without an end where there is no time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     let time = at_most_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);

@@ -478,7 +478,7 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
             let restarts = !sequence.contains(after) && after < sequence.start;
             assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
             // It arms itself anew, and is interrupted once more where it has just begun.
-            let mut steps = 0..4;
+            let mut steps = 0..6;
             while inside && tracee.armed_here() != Some(sequence) {
                 assert!(steps.next().is_some(), "a sequence started again unprotected");
                 tracee.step();

@@ -2,7 +2,7 @@
 //! each instruction, and surroundings without restartable sequences.
 #![cfg(not(quarry_model))]
 
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 mod abort;
 mod oracle;
 mod room;
@@ -11,8 +11,8 @@ mod suite;
 mod support;
 mod surroundings;
 mod threads;
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 mod tracer;
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 mod walk;
 mod walks;

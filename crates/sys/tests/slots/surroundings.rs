@@ -5,7 +5,7 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 use crate::walks::Forest;
 use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
@@ -176,10 +176,10 @@ fn stay_on_one_cpu() {
 }
 
 /// Takes the running thread's registration away; returns whether there was one.
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 fn unregister() -> bool {
     const UNREGISTER: i32 = 1;
-    const SIGNATURE: u32 = 0x5305_3053;
+    const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0x5305_3053 };
     unsafe extern "C" {
         static __rseq_offset: isize;
     }
@@ -193,7 +193,7 @@ fn unregister() -> bool {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 #[test]
 fn a_thread_without_registration_uses_the_stripes() {
     let slots = Slots::<NativeSlots>::new();

@@ -18,7 +18,32 @@ unsafe extern "C" {
 #[inline(always)]
 pub(crate) fn marker() {
     // SAFETY: a trap that the tracer swallows; it changes nothing.
-    unsafe { std::arch::asm!("int3", options(nostack, preserves_flags)) };
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("int3", options(nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("brk #0", options(nostack, preserves_flags));
+    }
+}
+
+/// The trap of a marker, as a word of code and the bits of it that count.
+#[cfg(target_arch = "x86_64")]
+const TRAP: (u64, u64) = (0xcc, 0xff);
+#[cfg(target_arch = "aarch64")]
+const TRAP: (u64, u64) = (0xd420_0000, 0xffff_ffff);
+
+/// How far behind a trap a thread stands that has run into it.
+const BEHIND_TRAP: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+
+/// The register that holds the address of the next instruction.
+fn program_counter(registers: &mut libc::user_regs_struct) -> &mut u64 {
+    #[cfg(target_arch = "x86_64")]
+    return &mut registers.rip;
+    #[cfg(target_arch = "aarch64")]
+    return &mut registers.pc;
 }
 
 /// The start and end of a sequence: `struct rseq_cs`, `include/uapi/linux/rseq.h`.
@@ -86,14 +111,14 @@ impl Tracee {
             let mut tracee = Self { thread: child, rseq_cs: 0 };
             assert_eq!(tracee.wait(), Some(libc::SIGSTOP), "the child stops itself first");
             let offset = __rseq_offset as i64;
-            tracee.rseq_cs = tracee.registers().fs_base.wrapping_add_signed(offset) + 8;
+            tracee.rseq_cs = tracee.thread_pointer().wrapping_add_signed(offset) + 8;
             tracee.request(libc::PTRACE_SETOPTIONS, 0, libc::PTRACE_O_EXITKILL as u64);
             tracee
         }
     }
 
     fn request(&self, request: libc::c_uint, address: u64, data: u64) -> libc::c_long {
-        // SAFETY: requests that write memory of this process go through `registers` only.
+        // SAFETY: requests that write memory of this process go through `register_set` only.
         let result = unsafe { libc::ptrace(request, self.thread, address, data) };
         let error = std::io::Error::last_os_error();
         let peeks = request == libc::PTRACE_PEEKDATA;
@@ -117,25 +142,28 @@ impl Tracee {
 
     /// Runs to the next marker. False where the child has ended instead.
     pub(crate) fn run_to_marker(&self) -> bool {
-        self.resume(libc::PTRACE_CONT, 0)
+        self.run_to_marker_with(0)
     }
 
     /// Runs to the next marker, with a signal for the child to handle first.
     pub(crate) fn run_to_marker_with(&self, signal: i32) -> bool {
-        self.resume(libc::PTRACE_CONT, signal)
+        let reached = self.resume(libc::PTRACE_CONT, signal);
+        if reached && BEHIND_TRAP == 0 {
+            let marker = self.address();
+            assert_eq!(self.word(marker) & TRAP.1, TRAP.0, "another stop than a marker");
+            self.go_on_at(marker + size_of::<u32>() as u64);
+        }
+        reached
     }
 
     /// Runs to `address`, which the thread is sure to reach next, by a breakpoint.
     pub(crate) fn run_to(&self, address: u64) {
-        const INT3: u64 = 0xcc;
         let code = self.word(address);
-        self.request(libc::PTRACE_POKEDATA, address, code & !0xff | INT3);
+        self.request(libc::PTRACE_POKEDATA, address, code & !TRAP.1 | TRAP.0);
         assert!(self.resume(libc::PTRACE_CONT, 0), "the child ended in the middle");
         self.request(libc::PTRACE_POKEDATA, address, code);
-        let mut registers = self.registers();
-        assert_eq!(registers.rip, address + 1, "another stop than the breakpoint");
-        registers.rip = address;
-        self.request(libc::PTRACE_SETREGS, 0, (&raw mut registers) as u64);
+        assert_eq!(self.address(), address + BEHIND_TRAP, "another stop than the breakpoint");
+        self.go_on_at(address);
     }
 
     /// One instruction.
@@ -154,18 +182,44 @@ impl Tracee {
         }
     }
 
+    /// Asks for a set of registers, or gives it to the thread.
+    fn register_set<T>(&self, request: libc::c_uint, set: libc::c_int, registers: &mut T) {
+        let mut part =
+            libc::iovec { iov_base: std::ptr::from_mut(registers).cast(), iov_len: size_of::<T>() };
+        self.request(request, set as u64, (&raw mut part) as u64);
+    }
+
     fn registers(&self) -> libc::user_regs_struct {
-        // SAFETY: GETREGS fills the structure.
-        unsafe {
-            let mut registers: libc::user_regs_struct = std::mem::zeroed();
-            self.request(libc::PTRACE_GETREGS, 0, (&raw mut registers) as u64);
-            registers
-        }
+        // SAFETY: numbers all of them, so zero bytes are valid.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        self.register_set(libc::PTRACE_GETREGSET, libc::NT_PRSTATUS, &mut registers);
+        registers
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn thread_pointer(&self) -> u64 {
+        self.registers().fs_base
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn thread_pointer(&self) -> u64 {
+        /// `include/uapi/linux/elf.h`, Linux 3.7.
+        const NT_ARM_TLS: libc::c_int = 0x401;
+        let mut pointer = 0;
+        self.register_set(libc::PTRACE_GETREGSET, NT_ARM_TLS, &mut pointer);
+        pointer
     }
 
     /// Address of the next instruction.
     pub(crate) fn address(&self) -> u64 {
-        self.registers().rip
+        *program_counter(&mut self.registers())
+    }
+
+    /// Lets the thread go on at an address.
+    fn go_on_at(&self, address: u64) {
+        let mut registers = self.registers();
+        *program_counter(&mut registers) = address;
+        self.register_set(libc::PTRACE_SETREGSET, libc::NT_PRSTATUS, &mut registers);
     }
 
     fn word(&self, address: u64) -> u64 {

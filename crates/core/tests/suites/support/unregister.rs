@@ -7,14 +7,14 @@ pub(crate) fn unregister() {
     const REGISTERED_BYTES: u32 = 32;
     /// `RSEQ_FLAG_UNREGISTER`, `include/uapi/linux/rseq.h`, Linux 4.18.
     const UNREGISTER: u32 = 1;
-    /// `RSEQ_SIG` of x86-64.
-    const SIGNATURE: u32 = 0x5305_3053;
+    /// `RSEQ_SIG` of the architecture.
+    const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0x5305_3053 };
 
     // SAFETY: the name is a NUL-terminated string; where glibc defines it, it is a `ptrdiff_t`. The
     // system call is given the address that this thread registered, and touches nothing else.
     unsafe {
         let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
-        if cfg!(not(target_arch = "x86_64")) || offset.is_null() {
+        if cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || offset.is_null() {
             return;
         }
         let registration =

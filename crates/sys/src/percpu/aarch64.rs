@@ -1,0 +1,477 @@
+//! Restartable sequences on aarch64: the object fast path.
+//!
+//! Their shape, and the rules that they keep, are those of x86-64 (see `assembly.rs`). Constants of
+//! the layout are operands here, because nothing but this file writes these sequences.
+//!
+//! What x86-64 gives for nothing:
+//! * Loads keep their order there. Here the bounds (or the guard) are loaded by `ldar`, so that the
+//!   header is not older than they are; see `SlotArea::give_room` and `SlotArea::empty_list`. A
+//!   walk loads each word so: a node is not older than the word that names it, nor what the caller
+//!   reads of a leaf.
+//! * Stores keep their order there. Objects, links and headers are stored plainly here: they are
+//!   read on the same CPU, which the kernel does not leave to another thread without a barrier, or
+//!   by a task that has called `barrier` since. Only what `compare_store` stores may be read
+//!   elsewhere at once, so it is released.
+//! * The thread pointer takes an instruction. It lies between 2 and 3, so a sequence that starts
+//!   again in another thread (a coroutine that a handler has moved) arms that one's registration.
+//!
+//! A sequence with a result sets it to null first, and goes to label 7 where it refuses; the others
+//! leave by a label operand. They branch on flags, because `tbz` and `tbnz` reach 32 KiB only.
+
+use super::area::SlotArea;
+use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};
+use super::object::{Object, Push};
+use super::registration::Rseq;
+use super::sequences::Sequences;
+use super::word_tree::WordTree;
+use core::arch::asm;
+use core::mem::MaybeUninit;
+
+/// One operation more in the header of an array, in units of 4,096, as `add` takes it.
+const OPERATION: u64 = (1 << TOP_BITS) >> 12;
+/// Where the count of objects ends and the head begins, in the header of a list.
+const HEAD_SHIFT: u32 = LIST_MAX.count_ones();
+const _: () = assert!(TOP_BITS == 16, "`uxth` takes as many bits");
+
+/// Arms the descriptor by way of `t`, or goes to `leave` where the thread has no registration; or,
+/// in a sequence with a `result`, sets that to null and goes to label 7.
+macro_rules! arm {
+    (leave: $leave:literal) => {
+        arm!(@text "", $leave)
+    };
+    (result: $result:literal) => {
+        arm!(@text concat!("mov ", $result, ", xzr\n"), "7f")
+    };
+    (@text $first:expr, $leave:literal) => {
+        concat!(
+            "2:\n",
+            $first,
+            "mrs {thread}, tpidr_el0\n",
+            "add {own}, {thread}, {rseq}\n",
+            "adrp {t}, 77f\n",
+            "add {t}, {t}, :lo12:77f\n",
+            "str {t}, [{own}, #8]\n",
+            "3:\n",
+            "ldr {t:w}, [{own}, #4]\n",
+            "cmp {t:w}, #0\n",
+            "b.lt ",
+            $leave,
+        )
+    };
+}
+
+/// Opens a sequence: arms its descriptor, and finds the slot's address in `t`.
+macro_rules! enter {
+    ($($leave:tt)+) => {
+        concat!(
+            arm!($($leave)+),
+            "\n",
+            "ldr {t:w}, [{thread}, {index}]\n",
+            "add {t}, {slots}, {t}, lsl #{slot_shift}",
+        )
+    };
+}
+
+/// Ends a sequence behind its committing store: its descriptor and its abort handler.
+macro_rules! end {
+    () => {
+        concat!(
+            "5:\n",
+            ".pushsection __rseq_cs, \"aw\"\n",
+            ".balign 32\n",
+            "77: .long 0, 0\n",
+            ".quad 3b, 5b-3b, 88f\n",
+            ".popsection\n",
+            ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
+            // RSEQ_SIG of glibc 2.35, a trap that disassemblers know.
+            "brk #0x45e0\n",
+            "88: b 2b\n",
+            ".popsection\n",
+            "7:",
+        )
+    };
+}
+
+/// Loads the bounds of the array whose cell is `c` into `b`, then its header into `h`.
+macro_rules! load_array {
+    () => {
+        "add {c}, {t}, {cell}\n\
+         add {b}, {c}, #8\n\
+         ldar {b}, [{b}]\n\
+         ldr {h}, [{c}]"
+    };
+}
+
+/// Turns `t` into the address of the cell of a list, and loads its guard into `b`.
+macro_rules! load_guard {
+    () => {
+        "add {t}, {t}, {cell}\n\
+         add {b}, {t}, #8\n\
+         ldar {b}, [{b}]"
+    };
+}
+
+/// Puts `object` in front of the list whose cell is `t`: `h` holds the count so far, `r` the head.
+macro_rules! link {
+    () => {
+        "str {r}, [{object}]\n\
+         add {h}, {h}, #1\n\
+         orr {h}, {h}, {object}, lsl #{link_shift}\n\
+         ldr {r}, [{t}, #24]\n\
+         add {r}, {r}, #1\n\
+         str {r}, [{t}, #24]\n\
+         str {h}, [{t}]"
+    };
+}
+
+// SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
+// it when its thread is preempted, migrated or signalled before the committing store, and when
+// another thread calls `barrier`. Bounds and guards come first, closed ones refuse.
+unsafe impl Sequences for Rseq {
+    #[inline(always)]
+    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        let (rseq, index, slots) = self.registers(area);
+        let object: *mut u8;
+        // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
+        // (init ran before any caller could know an ArrayId). The slot is inside the area because
+        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
+        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
+        // one more operation. As `begin` is complemented, `top + !begin` carries out of 16 bits
+        // exactly where `top > begin`.
+        unsafe {
+            asm!(
+                enter!(result: "{r}"),
+                load_array!(),
+                "lsl {o:w}, {h:w}, #{top_shift}",
+                "cmn {o:w}, {b:w}, lsl #{top_shift}",
+                "b.cc 7f",
+                "lsr {o:w}, {o:w}, #{top_shift}",
+                "add {o}, {t}, {o}, lsl #3",
+                "ldr {r}, [{o}, #-8]",
+                "add {h}, {h}, #{operation}, lsl #12",
+                "sub {h}, {h}, #1",
+                "str {h}, [{c}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
+                b = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                slot_shift = const SLOT_SHIFT, top_shift = const 32 - TOP_BITS,
+                operation = const OPERATION,
+                options(nostack)
+            );
+        }
+        Object::new(object)
+    }
+
+    #[inline(always)]
+    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
+        // any reader considers, and the committing store publishes it. `[top - 1]` and `[top - 2]`
+        // are elements or the guard words in front of the array.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                load_array!(),
+                "and {o:w}, {h:w}, #0xffff",
+                "cmp {o:w}, {b:w}, lsr #{top_bits}",
+                "b.hs {refused}",
+                "add {o}, {t}, {o}, lsl #3",
+                "ldp {t}, {b}, [{o}, #-16]",
+                "cmp {b}, {object}",
+                // Compares the lower one where the upper one differs.
+                "ccmp {t}, {object}, #4, ne",
+                "b.eq {duplicate}",
+                "str {object}, [{o}]",
+                "add {h}, {h}, #{operation}, lsl #12",
+                "add {h}, {h}, #1",
+                "str {h}, [{c}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
+                b = out(reg) _, h = out(reg) _, o = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
+                slot_shift = const SLOT_SHIFT, top_bits = const TOP_BITS,
+                operation = const OPERATION,
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
+                options(nostack)
+            );
+        }
+        Push::Stored
+    }
+
+    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes
+        // the caller's buffer, which is overwritten by the next attempt if this one aborts.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                load_array!(),
+                "and {o:w}, {h:w}, #0xffff",
+                "mvn {b:w}, {b:w}",
+                "sub {b:w}, {o:w}, {b:w}, uxth",
+                "cmp {b:w}, {n:w}",
+                "b.lt {refused}",
+                "sub {o:w}, {o:w}, {n:w}",
+                "add {o}, {t}, {o}, lsl #3",
+                "mov {b}, xzr",
+                "9:",
+                "ldr {t}, [{o}, {b}, lsl #3]",
+                "str {t}, [{buffer}, {b}, lsl #3]",
+                "add {b}, {b}, #1",
+                "cmp {b}, {n}",
+                "b.lo 9b",
+                "sub {h}, {h}, {n}",
+                "str {h}, [{c}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
+                b = out(reg) _, h = out(reg) _, o = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                n = in(reg) out.len(), buffer = in(reg) out.as_mut_ptr(),
+                slot_shift = const SLOT_SHIFT,
+                refused = label { return false },
+                options(nostack)
+            );
+        }
+        true
+    }
+
+    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end`
+        // and above what any reader considers until the committing store.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                load_array!(),
+                "and {o:w}, {h:w}, #0xffff",
+                "lsr {b:w}, {b:w}, #{top_bits}",
+                "sub {b:w}, {b:w}, {o:w}",
+                "cmp {b:w}, {n:w}",
+                "b.lt {refused}",
+                "add {o}, {t}, {o}, lsl #3",
+                "mov {b}, xzr",
+                "9:",
+                "ldr {t}, [{buffer}, {b}, lsl #3]",
+                "str {t}, [{o}, {b}, lsl #3]",
+                "add {b}, {b}, #1",
+                "cmp {b}, {n}",
+                "b.lo 9b",
+                "add {h}, {h}, {n}",
+                "str {h}, [{c}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
+                b = out(reg) _, h = out(reg) _, o = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                n = in(reg) objects.len(), buffer = in(reg) objects.as_ptr(),
+                slot_shift = const SLOT_SHIFT, top_bits = const TOP_BITS,
+                refused = label { return false },
+                options(nostack)
+            );
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        let (rseq, index, slots) = self.registers(area);
+        let object: *mut u8;
+        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
+        // this CPU has taken the object since. The count in word2 may include aborted attempts.
+        unsafe {
+            asm!(
+                enter!(result: "{r}"),
+                load_guard!(),
+                "cmn {b}, #1",
+                "b.eq 7f",
+                "ldr {h}, [{t}]",
+                "lsr {o}, {h}, #{head_shift}",
+                "cbz {o}, 7f",
+                "lsl {r}, {o}, #4",
+                "and {h}, {h}, #{list_max}",
+                "sub {h}, {h}, #1",
+                "ldr {o}, [{r}]",
+                "orr {h}, {h}, {o}, lsl #{link_shift}",
+                "ldr {o}, [{t}, #16]",
+                "add {o}, {o}, #1",
+                "str {o}, [{t}, #16]",
+                "str {h}, [{t}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
+                h = out(reg) _, o = out(reg) _, r = out(reg) object,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                slot_shift = const SLOT_SHIFT, head_shift = const HEAD_SHIFT,
+                link_shift = const HEAD_SHIFT - 4, list_max = const LIST_MAX,
+                options(nostack)
+            );
+        }
+        Object::new(object)
+    }
+
+    #[inline(always)]
+    unsafe fn list_push(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        guard: u64,
+        object: Object,
+    ) -> Push {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `push`; the link is stored into the caller's own object.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                load_guard!(),
+                "cmp {b}, {guard}",
+                "b.ne {refused}",
+                "ldr {h}, [{t}]",
+                "lsr {r}, {h}, #{head_shift}",
+                "lsl {r}, {r}, #4",
+                "cmp {r}, {object}",
+                "b.eq {duplicate}",
+                "and {h}, {h}, #{list_max}",
+                "eor {b}, {h}, #{list_max}",
+                "cbz {b}, {refused}",
+                link!(),
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
+                h = out(reg) _, r = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                guard = in(reg) guard, object = in(reg) object.as_ptr(),
+                slot_shift = const SLOT_SHIFT, head_shift = const HEAD_SHIFT,
+                link_shift = const HEAD_SHIFT - 4, list_max = const LIST_MAX,
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
+                options(nostack)
+            );
+        }
+        Push::Stored
+    }
+
+    #[inline(always)]
+    unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `list_push`. The bound has 32 bits with a sign: a stopped list, whose
+        // guard is all ones, has a bound of -1 and so refuses.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                load_guard!(),
+                "ldr {h}, [{t}]",
+                "lsr {r}, {h}, #{head_shift}",
+                "lsl {r}, {r}, #4",
+                "cmp {r}, {object}",
+                "b.eq {duplicate}",
+                "and {h}, {h}, #{list_max}",
+                "cmp {h:w}, {b:w}",
+                "b.ge {refused}",
+                link!(),
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
+                h = out(reg) _, r = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
+                slot_shift = const SLOT_SHIFT, head_shift = const HEAD_SHIFT,
+                link_shift = const HEAD_SHIFT - 4, list_max = const LIST_MAX,
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
+                options(nostack)
+            );
+        }
+        Push::Stored
+    }
+
+    fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `pop`; the slot's address is compared with the wanted one.
+        unsafe {
+            asm!(
+                enter!(leave: "{refused}"),
+                "cmp {t}, {wanted}",
+                "b.ne {refused}",
+                load_guard!(),
+                "cmn {b}, #1",
+                "b.eq {refused}",
+                "add {t}, {t}, {word}",
+                "ldr {b}, [{t}]",
+                "cmp {b}, {expected}",
+                "b.ne {refused}",
+                "stlr {new}, [{t}]",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT,
+                word = in(reg) word * 8,
+                wanted = in(reg) slots + (slot.index() << SLOT_SHIFT),
+                expected = in(reg) expected, new = in(reg) new,
+                slot_shift = const SLOT_SHIFT,
+                refused = label { return false },
+                options(nostack)
+            );
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
+        let leaf: u64;
+        // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
+        // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes
+        // the sequence begin again (the caller's promise). A node that stands elsewhere by now is
+        // still a node, and a place in it is below the fan-out. It stores nothing but its
+        // descriptor.
+        unsafe {
+            asm!(
+                arm!(result: "{leaf}"),
+                "ldar {shift}, [{tree}]",
+                "tst {shift}, #{is_leaf}",
+                "b.eq 8f",
+                "cmp {index}, #0",
+                "csel {leaf}, {shift}, xzr, eq",
+                "b 7f",
+                "8:",
+                "and {t}, {shift}, #{address}",
+                "cbz {t}, 7f",
+                "lsr {place}, {index}, {shift}",
+                "cmp {place}, #{last}",
+                "b.hi 7f",
+                "add {t}, {t}, #{is_node}",
+                "9:",
+                "add {t}, {t}, {place}, lsl #3",
+                "sub {t}, {t}, #{is_node}",
+                "ldar {t}, [{t}]",
+                "sub {shift:w}, {shift:w}, #{level}",
+                "lsr {place}, {index}, {shift}",
+                "and {place}, {place}, #{last}",
+                "tst {t}, #{is_node}",
+                "b.ne 9b",
+                "mov {leaf}, {t}",
+                end!(),
+                thread = out(reg) _, own = out(reg) _, t = out(reg) _, shift = out(reg) _,
+                place = out(reg) _, leaf = out(reg) leaf,
+                rseq = in(reg) self.offset(), tree = in(reg) tree, index = in(reg) index,
+                address = const -(WordTree::NODE_ALIGN as i64),
+                last = const WordTree::FAN_OUT - 1,
+                level = const WordTree::LEVEL_BITS,
+                is_leaf = const WordTree::IS_LEAF, is_node = const WordTree::IS_NODE,
+                options(nostack)
+            );
+        }
+        leaf
+    }
+}
