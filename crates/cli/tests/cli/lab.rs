@@ -215,6 +215,12 @@ fn growth_churn_and_start_up_print_their_tables() {
         .stdout(contains("| page faults per 4 KiB"))
         .stdout(contains("| objects of 200000 bytes |"));
     quarry()
+        .args(["lab", "run", "bursts", "--variants=glibc", "--quick"])
+        .assert()
+        .success()
+        .stdout(contains("| page faults per burst"))
+        .stdout(contains("| burst 3 |"));
+    quarry()
         .args(["lab", "run", "churn", "--variants=glibc", "--seconds=1"])
         .assert()
         .success()

@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// What one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 28] = [
+const OF_ONE: [(&str, &str, &str); 29] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -47,6 +47,8 @@ const OF_ONE: [(&str, &str, &str); 28] = [
     ("idle-return", "--sizes=bogus", "'bogus'"),
     ("idle-return", "--mib=0", "'0'"),
     ("idle-return", "--svg=/proc/no/such", "--svg /proc/no/such: "),
+    ("bursts", "--mib=0", "'0'"),
+    ("bursts", "--largest=8", "objects of 64 bytes at least"),
     ("growth", "--sizes=4", "--sizes 4: objects have at least 8 bytes"),
     ("growth", "--mib=0", "'0'"),
     ("start-up", "--execs=0", "'0'"),

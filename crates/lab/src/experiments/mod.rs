@@ -4,6 +4,7 @@
 //! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
 //! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
+mod bursts;
 mod cache_hit;
 mod cast;
 mod churn;
@@ -35,6 +36,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),
     Entry::of::<idle_return::IdleReturn>(),
+    Entry::of::<bursts::Bursts>(),
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),

@@ -3,6 +3,7 @@
 //! freed.
 
 mod batch;
+pub(crate) mod bursts;
 pub(crate) mod churn;
 pub(crate) mod empty;
 mod fork;

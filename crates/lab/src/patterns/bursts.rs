@@ -1,0 +1,107 @@
+//! A heap that is filled and emptied again and again, with a rest in between.
+
+use super::heap::Heap;
+use super::watched::{self, Entry, Table};
+use super::window::Done;
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use quarry_harness::launch::Work;
+use quarry_harness::results::Measurement;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One sample, taken in a process of its own.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct BurstsSample {
+    /// Bursts; the last one is measured.
+    pub(crate) bursts: u64,
+    /// MiB of each.
+    pub(crate) mib: u64,
+    /// Largest object, in bytes.
+    pub(crate) largest: usize,
+    /// Milliseconds from the end of a burst to the next, and to the last reading of memory.
+    pub(crate) rest: u64,
+}
+
+/// Bytes of the smallest object.
+const SMALLEST: usize = 16;
+
+impl Work for BurstsSample {
+    const NAME: &'static str = "bursts";
+
+    /// Bursts and rests by turns.
+    fn measure(self) -> Result<Measurement> {
+        let heap = Heap::of_this_process();
+        let most = (self.mib as usize) << 20;
+        let mean = usize::midpoint(SMALLEST, self.largest);
+        // Drawn sizes are near their mean; half as many again are never drawn.
+        let mut table = Table::<Entry>::new(most / mean * 3 / 2 + 1024);
+        // From the first burst on the table is in memory.
+        table.iter_mut().for_each(|entry| *entry = Entry::EMPTY);
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 1..self.bursts {
+            let count = self.fill(heap, most, &mut table, &mut random)?;
+            empty(heap, &mut table[..count]);
+            thread::sleep(Duration::from_millis(self.rest));
+        }
+        let faults_before = faults()?;
+        let start = Instant::now();
+        let count = self.fill(heap, most, &mut table, &mut random)?;
+        let filled = start.elapsed();
+        let (faults, huge) = (faults()? - faults_before, huge_bytes()?);
+        let start = Instant::now();
+        let verified = empty(heap, &mut table[..count]);
+        let wall = filled + start.elapsed();
+        thread::sleep(Duration::from_millis(self.rest));
+        let counters = [
+            ("objects", count as u64),
+            ("faults", faults),
+            ("huge", huge),
+            ("resident", watched::resident()),
+        ];
+        let done = Done { operations: count as u64, verified };
+        watched::answer(heap, done, wall, &counters)
+    }
+}
+
+impl BurstsSample {
+    /// Allocates and writes objects of random sizes until there are `most` bytes. Returns how many.
+    fn fill(
+        &self,
+        heap: Heap,
+        most: usize,
+        table: &mut [Entry],
+        random: &mut StdRng,
+    ) -> Result<usize> {
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < most {
+            let size = random.random_range(SMALLEST..=self.largest);
+            *table.get_mut(count).context("smaller objects than expected")? =
+                Entry::allocate(heap, size);
+            count += 1;
+            bytes += size;
+        }
+        Ok(count)
+    }
+}
+
+/// Frees all objects, in the order in which they were allocated. Returns how many there were.
+fn empty(heap: Heap, entries: &mut [Entry]) -> u64 {
+    entries.iter_mut().filter_map(|entry| entry.free(heap)).count() as u64
+}
+
+fn faults() -> Result<u64> {
+    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
+}
+
+/// Bytes of this process in huge pages.
+fn huge_bytes() -> Result<u64> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").context("no smaps_rollup")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")).unwrap_or("0");
+    Ok(kib.parse::<u64>().context("AnonHugePages is no number")? << 10)
+}
