@@ -21,10 +21,10 @@ fi
 # counted VARIANT STATE PATTERN ORDER OPERATIONS: all instructions of a sample.
 counted() {
     local order
-    order="{\"variant\":$1,\"state\":\"$2\",\"pattern\":\"$3\",\"order\":$4,\"tasks\":1,\"cpus\":[],"
-    order+="\"mib\":256,\"millis\":1,\"operations\":$5}"
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$command" __sample zone "$order" 2>&1 \
-        > /dev/null | sed -n 's/.*Collected : \([0-9]*\)$/\1/p'
+    order="{\"variant\":$1,\"state\":\"$2\",\"pattern\":\"$3\",\"order\":$4,"
+    order+="\"tasks\":1,\"cpus\":[],\"mib\":256,\"millis\":1,\"operations\":$5}"
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$command" __sample zone "$order" \
+        2>&1 > /dev/null | sed -n 's/.*Collected : \([0-9]*\)$/\1/p'
 }
 
 head=$(printf ' %s |' "${names[@]}")

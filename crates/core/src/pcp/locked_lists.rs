@@ -90,9 +90,10 @@ impl<'a> LockedLists<'a> {
 
     /// Fetches blocks for an empty list in one critical section, appends them in the order in which
     /// they come, and takes the first. (On a fresh memory the batches of two CPUs are neighbours,
-    /// and so are the states that they write. Beginning behind the line of 64 states that both
-    /// have does not help: processors fetch lines in pairs.) A refill has no right to the high-order reserve: a request
-    /// that has goes to the zone where a refill finds nothing (`rmqueue_bulk` to Linux 6.19).
+    /// and so are the states that they write. Beginning behind the line of 64 states that both have
+    /// does not help: processors fetch lines in pairs.) A refill has no right to the high-order
+    /// reserve: a request that has goes to the zone where a refill finds nothing (`rmqueue_bulk` to
+    /// Linux 6.19).
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop(
