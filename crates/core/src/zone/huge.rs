@@ -14,10 +14,10 @@ use super::block::Block;
 use crate::frame::{FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
 
 /// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
-/// what is resident. From 8 MiB on, and with looks one pageblock earlier, lua had 78 % fewer faults,
-/// as much memory and 0.96 of the time; but sqlite, with 66 % fewer faults, had 4.3 % more memory
-/// (the rest of its last block) and took as long. From 16 MiB on these were 60 %, 50 % and 3.3 %
-/// (40 and 24 interleaved runs of each on Zen 5).
+/// what is resident. From 8 MiB on, and with looks one pageblock earlier, lua had 78 % fewer
+/// faults, as much memory and 0.96 of the time; but sqlite, with 66 % fewer faults, had 4.3 % more
+/// memory (the rest of its last block) and took as long. From 16 MiB on these were 60 %, 50 % and
+/// 3.3 % (40 and 24 interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;

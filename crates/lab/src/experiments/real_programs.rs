@@ -29,8 +29,9 @@ use std::rc::Rc;
 /// are absent are named with Debian's package.
 ///
 /// Time is the CPU time of all processes of a program, which others that run beside it lengthen
-/// least; peak RSS, page faults and huge pages (counted while it grows) stand beside it, wall-clock time or, for servers, requests per
-/// second, and what they hold when their clients have left. Every sample is a fresh process and
+/// least; peak RSS, page faults and huge pages (counted while it grows) stand beside it, wall-clock
+/// time or, for servers, requests per second, and what they hold when their clients have left.
+/// Every sample is a fresh process and
 /// proves who served it; allocators are interleaved in randomised complete blocks, and a second
 /// copy of the baseline (A/A) shows the noise.
 #[derive(Args)]
