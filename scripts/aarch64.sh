@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds libquarry.so for aarch64 and runs programs on it.
 #
-#   scripts/aarch64.sh            a C program under qemu-user, which knows no restartable sequences:
-#                                 the locked path
-#   scripts/aarch64.sh --system   then Debian's kernel for arm64 in an emulated machine: the tests of
-#                                 quarry-sys (which interrupt each instruction of each sequence), and
-#                                 C programs on libquarry.so
+#   scripts/aarch64.sh
+#       a C program under qemu-user, which knows no restartable sequences: the locked path
+#   scripts/aarch64.sh --system
+#       then Debian's kernel for arm64 in an emulated machine: the tests of quarry-sys (which
+#       interrupt each instruction of each sequence), and C programs on libquarry.so
 #
 # KERNEL=FILE boots another kernel. The emulated machine has two CPUs that run side by side, in the
 # memory order of the host: a sequence that lacks a barrier may pass here.
@@ -90,7 +90,8 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 build=(--quiet --target "$target" --target-dir "$out/build")
 cargo build "${build[@]}" --release -p quarry-preload
 if [ -n "$with_system" ]; then
-    cargo test "${build[@]}" -p quarry-sys --lib --test slots --no-run --message-format=json > "$out/tests.json"
+    cargo test "${build[@]}" -p quarry-sys --lib --test slots --no-run \
+        --message-format=json > "$out/tests.json"
 fi
 library="$out/build/$target/release/libquarry.so"
 unset LD_LIBRARY_PATH
@@ -119,11 +120,12 @@ sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$out/tests.json" | while read -r t
     name=$(basename "$test")
     aarch64-linux-gnu-strip -o "$root/tests/${name%-*}" "$test"
 done
-(cd "$root" && find . | qemu-aarch64 "$busybox" cpio -o -H newc 2> /dev/null | gzip -1) > "$out/image"
+(cd "$root" && find . | qemu-aarch64 "$busybox" cpio -o -H newc 2> /dev/null) \
+    | gzip -1 > "$out/image"
 
 # A processor with the atomic instructions of ARMv8.1: without them, tests that step through code
 # would meet loops that end only where nobody steps through them.
-timeout 540 qemu-system-aarch64 -machine virt -cpu neoverse-n1 -accel tcg,thread=multi -smp 2 -m 2G \
-    -nic none -nographic -no-reboot -kernel "$kernel" -initrd "$out/image" \
+timeout 540 qemu-system-aarch64 -machine virt -cpu neoverse-n1 -accel tcg,thread=multi -smp 2 \
+    -m 2G -nic none -nographic -no-reboot -kernel "$kernel" -initrd "$out/image" \
     -append "console=ttyAMA0 quiet panic=-1" < /dev/null | sed -u 's/\r$//' | tee "$out/system.log"
 grep -qx "aarch64: all passed" "$out/system.log"

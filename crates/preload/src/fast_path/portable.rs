@@ -1,5 +1,5 @@
-//! `malloc` and `free` for every architecture and policy: the stack's fast paths, inlined. On aarch64
-//! they are restartable sequences as well, but the compiler chooses the registers around them.
+//! `malloc` and `free` for every architecture and policy: the stack's fast paths, inlined. On
+//! aarch64 they are restartable sequences too, and the compiler chooses the registers around them.
 
 use crate::cxx::new_slow;
 use crate::malloc::{free_slow, malloc_slow};

@@ -23,9 +23,9 @@
 //!
 //! Backends that carry the same traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for
 //! threads that have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or
-//! simulator says which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as
-//! lists of steps that a model checker interrupts). Everything that `RseqSlots` and `SteppedSlots`
-//! share, all but the sequences themselves, is in `sequenced`.
+//! simulator says which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences
+//! as lists of steps that a model checker interrupts). Everything that `RseqSlots` and
+//! `SteppedSlots` share, all but the sequences themselves, is in `sequenced`.
 //!
 //! Order of the files, each using only those before it:
 //! * `object`, `limits`, `layout`, `word_tree`: objects, how much room they may take, where a slot

@@ -31,9 +31,9 @@ impl SlotArea {
     /// that a drain has stopped. The caller holds `bounds_lock`.
     ///
     /// Stores the header first, then the bounds; sequences read the bounds first. So a sequence
-    /// that sees the new bounds also sees the new header (x86-64 keeps loads and stores in
-    /// order; aarch64 loads the bounds by `ldar`; locked slots hold their lock), and one that sees the old bounds refuses whatever the header,
-    /// or finds less room.
+    /// that sees the new bounds also sees the new header (x86-64 keeps loads and stores in order;
+    /// aarch64 loads the bounds by `ldar`; locked slots hold their lock), and one that sees the old
+    /// bounds refuses whatever the header, or finds less room.
     pub(super) fn give_room(
         &self,
         _bounds: &Guard<'_, ()>,
