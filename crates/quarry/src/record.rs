@@ -137,20 +137,14 @@ pub(crate) fn note_background(is_there: bool) {
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);
     if next != NEVER && coarse_ns() >= next {
-        publish_due(next);
+        if next == AT_FIRST {
+            // Not in place of a wish that has come meanwhile.
+            let first_ns = coarse_ns() + FIRST_NS;
+            let _ = NEXT_NS.compare_exchange(next, first_ns, Relaxed, Relaxed);
+        } else {
+            publish();
+        }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn publish_due(due: u64) {
-    if due == AT_FIRST {
-        let first_ns = coarse_ns() + FIRST_NS;
-        // Not in place of a wish that has come meanwhile.
-        let _ = NEXT_NS.compare_exchange(due, first_ns, Relaxed, Relaxed);
-        return;
-    }
-    publish();
 }
 
 /// Publishes. Keeps `errno`; makes no system call of its own.
