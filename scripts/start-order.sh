@@ -2,15 +2,16 @@
 # Writes the list of functions in crates/preload/text.ld anew: those that a start, an allocation, a
 # thread and a fork execute, in the order in which they come to be needed.
 #
-#   scripts/start-order.sh LIBRARY
+#   scripts/start-order.sh LIBRARY..
 #
-# LIBRARY is a libquarry.so with symbols: what `cargo build --release -p quarry-preload` leaves,
-# with the flags of `make build`, which decide what is inlined. A breakpoint in each function, which
+# Each LIBRARY is a libquarry.so with symbols: that of `make build` before it is stripped, and that of
+# `cargo build --release -p quarry-preload` without its flags, which decide what is inlined. A breakpoint in each function, which
 # goes when it is met, tells what a program executes; gdb sets them. Sequences are not disturbed: they
 # have no breakpoint inside.
 set -euo pipefail
 
-library=$(realpath "${1:?usage: scripts/start-order.sh LIBRARY}")
+: "${1:?usage: scripts/start-order.sh LIBRARY..}"
+mapfile -t libraries < <(realpath "$@")
 cd "$(dirname "$0")/.."
 script=crates/preload/text.ld
 folder=$(mktemp -d)
@@ -58,12 +59,16 @@ PYTHON
 
 # The functions that a program executes, appended to a list.
 trace() {
-    LIBRARY=$library OUT=$folder/met timeout 300 gdb -q -batch -nx -ex 'set pagination off' \
-        -ex 'set confirm off' -ex "set exec-wrapper env LD_PRELOAD=$library QUARRY_RECORD=$record" \
-        -x "$folder/met.py" --args "$@" > "$folder/log" 2>&1 || {
-        cat "$folder/log" >&2
-        exit 1
-    }
+    local library
+    for library in "${libraries[@]}"; do
+        LIBRARY=$library OUT=$folder/met timeout 300 gdb -q -batch -nx -ex 'set pagination off' \
+            -ex 'set confirm off' \
+            -ex "set exec-wrapper env LD_PRELOAD=$library QUARRY_RECORD=$record" \
+            -x "$folder/met.py" --args "$@" > "$folder/log" 2>&1 || {
+            cat "$folder/log" >&2
+            exit 1
+        }
+    done
 }
 
 cat > "$folder/threads.c" <<'C'
@@ -105,6 +110,9 @@ cc -O1 -pthread -o "$folder/threads" "$folder/threads.c"
 # Under gdb each program lives long enough to publish its statistics: what that takes comes last.
 record=1 trace /usr/bin/true
 record=0 trace /usr/bin/sed p /etc/passwd
+record=0 trace /usr/bin/cat /dev/null
+record=0 trace /usr/bin/grep -v x /etc/passwd
+record=0 trace /usr/bin/ls /
 record=0 trace /usr/bin/bash -c :
 record=0 trace /usr/bin/python3 -c pass
 record=0 trace "$folder/threads"

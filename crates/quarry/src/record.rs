@@ -26,8 +26,9 @@ use quarry_sys::record_page::{Published, Publisher, RecordPage};
 /// From one publication to the next: 100 ms, of which one takes some ten thousandths.
 const INTERVAL_NS: u64 = 100_000_000;
 const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
-/// From the first slow path of a process to its first publication: 5 ms, more than `true` takes.
-const FIRST_NS: u64 = 5_000_000;
+/// From the first slow path of a process to its first publication: 25 ms, more than `bash -c :` and
+/// `python3 -c pass` take.
+const FIRST_NS: u64 = 25_000_000;
 /// The time of the next publication in a process that has made no slow path: due at the first one,
 /// which puts it off.
 const AT_FIRST: u64 = 1;
