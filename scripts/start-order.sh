@@ -4,10 +4,10 @@
 #
 #   scripts/start-order.sh LIBRARY..
 #
-# Each LIBRARY is a libquarry.so with symbols: that of `make build` before it is stripped, and that of
-# `cargo build --release -p quarry-preload` without its flags, which decide what is inlined. A breakpoint in each function, which
-# goes when it is met, tells what a program executes; gdb sets them. Sequences are not disturbed: they
-# have no breakpoint inside.
+# Each LIBRARY is a libquarry.so with symbols: that of `make build` before it is stripped, and
+# that of `cargo build --release -p quarry-preload` without its flags, which decide what is
+# inlined. A breakpoint in each function, which goes when it is met, tells what a program
+# executes; gdb sets them. Sequences are not disturbed: they have no breakpoint inside.
 set -euo pipefail
 
 : "${1:?usage: scripts/start-order.sh LIBRARY..}"

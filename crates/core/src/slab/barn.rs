@@ -119,8 +119,8 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects it may hold, and their distance in bytes. One that has been used before
-    /// is empty, and may hold as many objects as then; one that has been set so stays as it is.
+    /// Sets how many objects it may hold, and their distance in bytes. One that was used before is
+    /// empty, and may hold as many objects as then; one that has been set so stays as it is.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);

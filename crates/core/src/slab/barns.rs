@@ -58,8 +58,8 @@ impl Barns {
         Ok(())
     }
 
-    /// Sets how many objects each barn may hold, and their distance in bytes. Does nothing to a barn
-    /// that has been set so.
+    /// Sets how many objects each barn may hold, and their distance in bytes. A barn that has been
+    /// set so stays as it is.
     pub(super) fn configure(&self, most: usize, stride: usize) {
         self.all().for_each(|barn| barn.configure(most, stride));
     }
