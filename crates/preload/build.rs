@@ -8,6 +8,7 @@ fn main() {
     // Bind everything when loaded: the first call of a lazily bound symbol may come from inside
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-z,separate-loadable-segments");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libquarry.so.0");
     // Puts the functions of the fast path together.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));

@@ -4,8 +4,8 @@
 //! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building the release one.
 //! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can
 //!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
-//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object` and `fast_path`
-//!   ask for Quarry and fail there.
+//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object`, `start` and
+//!   `fast_path` ask for Quarry and fail there.
 //! * `QUARRY_WRITE_HEADER=1` lets the module `header` write `include/quarry.h` anew.
 //! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
 
@@ -34,6 +34,7 @@ mod sandbox;
 mod sequences;
 mod shared_object;
 mod space;
+mod start;
 mod statistics;
 mod stress;
 mod support;

@@ -9,7 +9,9 @@
 //! exit where somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow
 //! path publishes nothing, and readers print how old its record is, unless `QUARRY_RECORD=live` has
 //! the background thread start early and publish all the time. A process publishes for the
-//! first time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
+//! first time [`FIRST_NS`] after its first slow path, so that one that ends before does not pay for
+//! it. A process that makes no slow path does not even read the clock: the pages of the C library
+//! and the kernel that this takes are two page faults.
 
 use crate::instance::{STACK, is_ready};
 use crate::{gate, profile, statistics, watcher};
@@ -24,8 +26,12 @@ use quarry_sys::record_page::{Published, Publisher, RecordPage};
 /// From one publication to the next: 100 ms, of which one takes some ten thousandths.
 const INTERVAL_NS: u64 = 100_000_000;
 const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
-/// From the start of a process to its first publication: 5 ms, more than `true` takes.
-const FIRST_NS: u64 = 5_000_000;
+/// From the first slow path of a process to its first publication: 25 ms, more than `bash -c :` and
+/// `python3 -c pass` take.
+const FIRST_NS: u64 = 25_000_000;
+/// The time of the next publication in a process that has made no slow path: due at the first one,
+/// which puts it off.
+const AT_FIRST: u64 = 1;
 /// The time of the next publication where there is no page.
 const NEVER: u64 = u64::MAX;
 
@@ -89,8 +95,7 @@ pub(crate) fn make(wish: Wish) {
     quarry_record.store(page, Relaxed);
     IS_LIVE.store(wish == Wish::Live, Relaxed);
     note_pid();
-    let first_ns = if wish == Wish::UntilExit { 0 } else { coarse_ns() + FIRST_NS };
-    NEXT_NS.store(first_ns, Relaxed);
+    NEXT_NS.store(if wish == Wish::UntilExit { 0 } else { AT_FIRST }, Relaxed);
     if wish == Wish::UntilExit {
         // SAFETY: the object that the function is in is never unloaded.
         unsafe { libc::atexit(publish_at_exit) };
@@ -105,8 +110,9 @@ pub(crate) fn wish() {
 }
 
 fn note_pid() {
+    // The function `getpid` lies on a page of the C library that a start does not use otherwise.
     // SAFETY: getpid has no preconditions.
-    PID.store(unsafe { libc::getpid() }.unsigned_abs(), Relaxed);
+    PID.store(unsafe { libc::syscall(libc::SYS_getpid) } as u32, Relaxed);
 }
 
 /// Returns whether the background thread is to publish all the time. Not before the process has
@@ -132,7 +138,13 @@ pub(crate) fn note_background(is_there: bool) {
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);
     if next != NEVER && coarse_ns() >= next {
-        publish();
+        if next == AT_FIRST {
+            // Not in place of a wish that has come meanwhile.
+            let first_ns = coarse_ns() + FIRST_NS;
+            let _ = NEXT_NS.compare_exchange(next, first_ns, Relaxed, Relaxed);
+        } else {
+            publish();
+        }
     }
 }
 
@@ -191,6 +203,6 @@ pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();
         note_pid();
-        NEXT_NS.store(coarse_ns() + FIRST_NS, Relaxed);
+        NEXT_NS.store(AT_FIRST, Relaxed);
     }
 }

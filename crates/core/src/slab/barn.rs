@@ -119,15 +119,21 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects it may hold, and their distance in bytes, and counts from 0. The barn
-    /// is empty; one that has been used before may hold as many objects as then.
+    /// Sets how many objects it may hold, and their distance in bytes. One that was used before is
+    /// empty, and may hold as many objects as then; one that has been set so stays as it is.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
-        debug_assert!(sheaves.level == 0);
+        debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
         if sheaves.storage.is_none() {
             sheaves.most = most;
         }
         sheaves.stride = stride;
+    }
+
+    /// Counts from 0 on. The barn is empty.
+    pub fn start(&self) {
+        let mut sheaves = self.sheaves.lock();
+        debug_assert!(sheaves.level == 0);
         sheaves.traffic = Traffic::default();
         sheaves.lowest = 0;
     }

@@ -40,14 +40,8 @@ impl Barns {
         }
     }
 
-    /// Makes the barns of all nodes, and sets how many objects each may hold, and their distance in
-    /// bytes. No barn holds anything.
-    pub(super) fn configure<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        most: usize,
-        stride: usize,
-    ) -> OsResult<()> {
+    /// Makes the barns of all nodes.
+    pub(super) fn make<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<()> {
         let nodes = context.pages.zones().all().count();
         if nodes > 1 && self.others.load(Ordering::Relaxed).is_null() {
             let bytes = (nodes - 1) * size_of::<Barn>();
@@ -61,8 +55,18 @@ impl Barns {
             self.others.store(others.as_ptr(), Ordering::Release);
             self.more_nodes.store(nodes as u32 - 1, Ordering::Release);
         }
-        self.all().for_each(|barn| barn.configure(most, stride));
         Ok(())
+    }
+
+    /// Sets how many objects each barn may hold, and their distance in bytes. A barn that has been
+    /// set so stays as it is.
+    pub(super) fn configure(&self, most: usize, stride: usize) {
+        self.all().for_each(|barn| barn.configure(most, stride));
+    }
+
+    /// Counts from 0 on. No barn holds anything.
+    pub(super) fn start(&self) {
+        self.all().for_each(Barn::start);
     }
 
     pub(super) fn nodes(&self) -> usize {

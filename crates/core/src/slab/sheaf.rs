@@ -23,7 +23,7 @@ use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim};
 use super::sheaf_cache::{SheafCache, count};
 use super::stats::SlabStats;
-use super::width::{Means, Miss, WIDE_SHEAF};
+use super::width::{Means, Miss, WIDE_SHEAF, Width};
 use crate::frame::{NodeId, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
@@ -31,14 +31,8 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
-use quarry_sys::primitive::Ordering;
+use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects whatever their size,
-/// a program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
-/// half of them. Where objects are large, the bound on the bytes of all barns is reached first.
-const BARN_BYTES: usize = 512 << 10;
-/// Objects in a barn: the pointers to them take 32 to 128 KiB.
-const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
 /// A barn gives first if it holds more than this part of what all barns may hold.
 const LARGE_BARN: usize = 64;
 /// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
@@ -46,16 +40,38 @@ const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
-/// Bytes of empty slabs that a cache may hold.
-const EMPTY_BYTES: usize = 512 << 10;
-
 /// The policy; see the module.
+#[repr(C)]
 pub struct Sheaf {
+    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in the cache's own part:
+    /// a page that is read before it is written costs two page faults.
+    set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
     caches: [SheafCache; MAX_CACHES],
 }
 
 impl Sheaf {
+    /// The part of a cache that is about to be used, set up.
+    #[inline]
     fn of(&self, cache: &Cache) -> &SheafCache {
+        let number = cache.id().index();
+        if self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 == 0 {
+            self.set_up(cache);
+        }
+        &self.caches[number]
+    }
+
+    /// Sets what follows from the objects of a cache. Two tasks that do so at once store the same.
+    #[cold]
+    fn set_up(&self, cache: &Cache) {
+        let number = cache.id().index();
+        self.caches[number].set_up(cache);
+        self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
+    }
+
+    /// The part of a cache, to look at it: of a cache that was never used, it is all zero bytes.
+    /// `malloc` has 72 caches, and a program that starts touches the pages of those only that it
+    /// uses.
+    fn at(&self, cache: &Cache) -> &SheafCache {
         &self.caches[cache.id().index()]
     }
 
@@ -170,12 +186,12 @@ impl Sheaf {
     ) {
         let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
         while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
-            let is_large = |cache: &Cache| self.of(cache).barns.bytes() > bound / LARGE_BARN;
+            let is_large = |cache: &Cache| self.at(cache).barns.bytes() > bound / LARGE_BARN;
             let caches = context.caches.iter().count();
             let first = context.limits.next_turn() % caches.max(1);
             let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
             let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
-            match self.of(giver).empty_barns(context, giver, 0) {
+            match self.at(giver).empty_barns(context, giver, 0) {
                 0 => return,
                 objects => {
                     given += objects;
@@ -240,7 +256,7 @@ impl Sheaf {
         slot: SlotIndex,
         cache: &Cache,
     ) -> bool {
-        let bytes = |cache: &Cache| self.of(cache).width.wide_bytes();
+        let bytes = |cache: &Cache| self.at(cache).width.wide_bytes();
         let owners = context.percpu.area().wide_owners(slot);
         let (mut places, mut held) = (0, 0);
         for owner in owners {
@@ -383,7 +399,7 @@ impl Sheaf {
 
     /// Empties the barns of a cache, and gives its empty slabs back.
     fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.of(cache);
+        let own = self.at(cache);
         while own.empty_barns(context, cache, u32::MAX) > 0 {}
         own.slabs.trim(context, cache, 0);
     }
@@ -391,7 +407,7 @@ impl Sheaf {
     /// Gives back what the barns of a cache have held all the time since the last call; returns
     /// whether there was anything.
     fn trim_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
-        let own = self.of(cache);
+        let own = self.at(cache);
         let keep = own.keep_empty();
         let mut any = false;
         for barn in own.barns.all() {
@@ -439,7 +455,7 @@ impl Sheaf {
         cache: &Cache,
         others: Traffic,
     ) -> SlabStats {
-        let own = self.of(cache);
+        let own = self.at(cache);
         let mut stats = SlabStats::default();
         own.slabs.add_stats(cache, &mut stats);
         let mut usage = context.percpu.usage(cache.id().array());
@@ -469,7 +485,7 @@ impl Sheaf {
         context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.caches.iter() {
-            let own = self.of(cache);
+            let own = self.at(cache);
             own.barns.validate()?;
             own.slabs.validate(context, cache)?;
             barns += own.barns.bytes();
@@ -514,23 +530,26 @@ impl<P: Arrays> Glance<P> for Sheaf {
 
 impl<P: Arrays> SlabPolicy<P> for Sheaf {
     const NAME: &'static str = "sheaf";
-    const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES] };
+    const NEW: Self = Self {
+        set_up: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+    };
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let own = self.of(cache);
-        let keep = EMPTY_BYTES / cache.order().bytes();
-        own.keep_empty.store(keep as u32, Ordering::Relaxed);
-        let most = (BARN_BYTES / cache.stride()).clamp(*BARN_OBJECTS.start(), *BARN_OBJECTS.end());
-        own.barns.configure(context, most, cache.stride())?;
+        let own = self.at(cache);
+        own.barns.make(context)?;
         let (area, array) = (context.percpu.area(), cache.id().array());
-        let (narrow, wide) = own.width.set(cache.stride());
+        let (narrow, wide) = Width::of(cache.stride());
         context.define_array(cache, narrow)?;
         area.define_wide(array, wide);
-        own.start(context.percpu.usage(array).operations);
+        if cache.is_reused() {
+            self.set_up(cache);
+            own.start(context.percpu.usage(array).operations);
+        }
         Ok(())
     }
 
@@ -658,7 +677,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        for own in context.caches.iter().map(|cache| self.of(cache)) {
+        for own in context.caches.iter().map(|cache| self.at(cache)) {
             own.slabs.visit_locks(visit);
             own.barns.visit_locks(visit);
         }

@@ -17,7 +17,16 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
 
-/// One cache's part of the policy.
+/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects whatever their size,
+/// a program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
+/// half of them. Where objects are large, the bound on the bytes of all barns is reached first.
+const BARN_BYTES: usize = 512 << 10;
+/// Objects in a barn: the pointers to them take 32 to 128 KiB.
+const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
+/// Bytes of empty slabs that a cache may hold.
+const EMPTY_BYTES: usize = 512 << 10;
+
+/// One cache's part of the policy: all zero bytes until the cache is used.
 pub(super) struct SheafCache {
     pub(super) barns: Barns,
     pub(super) slabs: BitmapSlabs,
@@ -55,6 +64,15 @@ impl SheafCache {
         }
     }
 
+    /// Sets what follows from the objects of the cache.
+    pub(super) fn set_up(&self, cache: &Cache) {
+        let keep = EMPTY_BYTES / cache.order().bytes();
+        self.keep_empty.store(keep as u32, Ordering::Relaxed);
+        let most = (BARN_BYTES / cache.stride()).clamp(*BARN_OBJECTS.start(), *BARN_OBJECTS.end());
+        self.barns.configure(most, cache.stride());
+        self.width.set(cache.stride());
+    }
+
     /// Counts from 0 on: `operations` were counted for a cache that had this number before.
     pub(super) fn start(&self, operations: u64) {
         for counter in [
@@ -68,6 +86,7 @@ impl SheafCache {
             counter.store(0, Ordering::Relaxed);
         }
         self.operations_before.store(operations, Ordering::Relaxed);
+        self.barns.start();
         self.slabs.start();
     }
 

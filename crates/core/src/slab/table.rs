@@ -32,8 +32,8 @@ pub struct CacheRequest<'a> {
 ///
 /// Equation: bit `n` of `live` is set iff there is a cache with number `n`, and then entry `n` does
 /// not change, but for the number of its aliases.
+#[repr(C)]
 pub struct CacheTable {
-    caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
     live: [AtomicU64; WORDS],
     /// Numbers that a cache has had: `1..=used`.
     used: AtomicU32,
@@ -42,6 +42,7 @@ pub struct CacheTable {
     /// Of them, those that no other shares: the first ones.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
+    caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
 }
 
 // SAFETY: entry `n` is written under `adding`, before bit `n` of `live` is set with release
@@ -56,12 +57,12 @@ impl CacheTable {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            caches: [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CACHES],
             live: [const { AtomicU64::new(0) }; WORDS],
             used: AtomicU32::new(0),
             created: AtomicU32::new(0),
             kept_apart: AtomicU32::new(0),
             adding: CountedLock::new(()),
+            caches: [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CACHES],
         }
     }
 
@@ -94,7 +95,9 @@ impl CacheTable {
         let used = self.used.load(Ordering::Relaxed) as usize;
         let generation = self.created.load(Ordering::Relaxed) + 1;
         let mut refused = OsError(libc::ENOSPC);
-        for id in (1..MAX_CACHES).map(CacheId::new).filter(|id| self.get(*id).is_none()) {
+        // A process that starts creates 72 caches one after the other.
+        let first = if self.count() == used { used + 1 } else { 1 };
+        for id in (first..MAX_CACHES).map(CacheId::new).filter(|id| self.get(*id).is_none()) {
             let identity = Identity { id, generation, is_reused: id.index() <= used };
             let wish = (request.params, request.options);
             let cache = Cache::new(identity, request.name, wish, request.links, &layout)?;

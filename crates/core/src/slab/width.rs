@@ -52,7 +52,7 @@ pub(super) struct Means<'a> {
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 
-/// The arrays of one cache. Set once, before their first use.
+/// The arrays of one cache. Set before their first use.
 pub(super) struct Width {
     /// Objects per sheaf of a narrow array.
     narrow_sheaf: AtomicU32,
@@ -71,16 +71,20 @@ impl Width {
         }
     }
 
-    /// Sets the widths for objects that are `stride` bytes apart. Returns what a narrow array and a
-    /// wide one hold, 0 where there is none.
-    pub(super) fn set(&self, stride: usize) -> (usize, usize) {
+    /// What a narrow array and a wide one hold, 0 where there is none, of objects that are `stride`
+    /// bytes apart.
+    pub(super) fn of(stride: usize) -> (usize, usize) {
         let sheaf = (SHEAF_BYTES / stride).clamp(8, MAX_BATCH);
         let wide = (WIDE_BYTES / stride).clamp(64, WIDE_OBJECTS);
-        let wide = if wide > 2 * sheaf { wide } else { 0 };
-        self.narrow_sheaf.store(sheaf as u32, Ordering::Relaxed);
+        (2 * sheaf, if wide > 2 * sheaf { wide } else { 0 })
+    }
+
+    /// Sets the widths for objects that are `stride` bytes apart.
+    pub(super) fn set(&self, stride: usize) {
+        let (narrow, wide) = Self::of(stride);
+        self.narrow_sheaf.store(narrow as u32 / 2, Ordering::Relaxed);
         self.wide.store(wide as u32, Ordering::Relaxed);
         self.wide_bytes.store((wide * stride) as u32, Ordering::Relaxed);
-        (2 * sheaf, wide)
     }
 
     /// Objects per sheaf of a narrow array.

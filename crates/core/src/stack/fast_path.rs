@@ -34,9 +34,9 @@ pub(super) struct FastPath<P> {
     /// One kind per frame, from where that of address 0 would be: a kind is found without the base.
     pub(super) kinds: AtomicPtr<AtomicU8>,
     pub(super) percpu: P,
-    pub(super) geometry: [Geometry; 256],
     /// Bytes of an object of each cache; 0 where there is none.
     pub(super) strides: [AtomicU32; 256],
+    pub(super) geometry: [Geometry; 256],
     /// Bytes from the start of an object of each cache to the address that callers know: 0, but
     /// where the policy has a link there (see [`Cache`](crate::slab::Cache)).
     pub(super) links: [AtomicU32; 256],
@@ -52,8 +52,8 @@ impl<P: PerCpu> FastPath<P> {
             span: AtomicUsize::new(0),
             kinds: AtomicPtr::new(core::ptr::null_mut()),
             percpu: P::INERT,
-            geometry: [const { Geometry::none() }; 256],
             strides: [const { AtomicU32::new(0) }; 256],
+            geometry: [const { Geometry::none() }; 256],
             links: [const { AtomicU32::new(0) }; 256],
         }
     }

@@ -1,0 +1,69 @@
+//! What a start costs in pages of the library: programs print their own `/proc/self/smaps`.
+
+use crate::support::{Run, library, slab_policy};
+use quarry_core::slab::SLAB_POLICIES;
+
+/// Pages that a start writes in what the loader maps from the file: five of addresses that it
+/// relocates, and one of variables.
+const WRITTEN_KIB: u64 = 6 * 4;
+
+/// One mapping of the library: its access, and KiB of it that are in memory, and written.
+struct Part {
+    access: String,
+    resident: u64,
+    anonymous: u64,
+}
+
+/// The mappings of the library in a program that prints its own.
+fn parts(program: &[&str]) -> Vec<Part> {
+    let library = library().expect("the library is under test");
+    let run = Run::bare(program[0]).args(&program[1..]).arg("/proc/self/smaps");
+    let maps = run.env("LD_PRELOAD", library).finish().success().stdout;
+    let name = library.to_str().expect("a name in UTF-8");
+    let mut parts = Vec::new();
+    let mut is_ours = false;
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let kib = || words[1].parse().unwrap_or_else(|_| panic!("`{line}` has no KiB"));
+        if !words[0].ends_with(':') {
+            is_ours = line.ends_with(name);
+            let access = words[1].to_owned();
+            parts.extend(is_ours.then(|| Part { access, resident: 0, anonymous: 0 }));
+        } else if is_ours && let Some(part) = parts.last_mut() {
+            match words[0] {
+                "Rss:" => part.resident = kib(),
+                "Anonymous:" => part.anonymous = kib(),
+                _ => {}
+            }
+        }
+    }
+    assert!(parts.len() >= 5, "{} parts of the library in:\n{maps}", parts.len());
+    parts
+}
+
+/// `scripts/start-order.sh` writes the list of functions that a start needs into `text.ld`: after a
+/// change that gave it others, it is to be run again.
+#[test]
+fn a_start_executes_functions_of_the_first_segment_only() {
+    if slab_policy(library().expect("the library is under test")) != SLAB_POLICIES[0].name {
+        println!("skipped: the list is that of {}", SLAB_POLICIES[0].name);
+        return;
+    }
+    for program in [&["cat"][..], &["sed", ""], &["grep", "-v", "no such line"]] {
+        let parts = parts(program);
+        let mut code = parts.iter().filter(|part| part.access == "r-xp");
+        let (first, rest) = (code.next().expect("code"), code.next().expect("the rest of it"));
+        assert!(first.resident > 0, "{program:?} executes nothing");
+        assert_eq!(rest.resident, 0, "{program:?}: KiB of functions that no start needs");
+        assert!(code.next().is_none(), "there are two segments of code");
+    }
+}
+
+#[test]
+fn a_start_writes_few_pages_of_the_file() {
+    for program in [&["cat"][..], &["sed", ""]] {
+        let written: u64 = parts(program).iter().map(|part| part.anonymous).sum();
+        assert!(written > 0, "the loader writes addresses");
+        assert!(written <= WRITTEN_KIB, "{program:?} writes {written} KiB");
+    }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Writes the list of functions in crates/preload/text.ld anew: those that a start, an allocation, a
+# thread and a fork execute, in the order in which they come to be needed.
+#
+#   scripts/start-order.sh LIBRARY..
+#
+# Each LIBRARY is a libquarry.so with symbols: that of `make build` before it is stripped, and
+# that of `cargo build --release -p quarry-preload` without its flags, which decide what is
+# inlined. A breakpoint in each function, which goes when it is met, tells what a program
+# executes; gdb sets them. Sequences are not disturbed: they have no breakpoint inside.
+set -euo pipefail
+
+: "${1:?usage: scripts/start-order.sh LIBRARY..}"
+mapfile -t libraries < <(realpath "$@")
+cd "$(dirname "$0")/.."
+script=crates/preload/text.ld
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cat > "$folder/met.py" <<'PYTHON'
+import os, subprocess
+library, out = os.environ["LIBRARY"], os.environ["OUT"]
+names = {}
+listing = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True)
+for line in listing.stdout.splitlines():
+    address, kind, name = line.split(maxsplit=2)
+    if kind in "tTwW":
+        names.setdefault(int(address, 16), name)
+met = []
+
+class First(gdb.Breakpoint):
+    def __init__(self, base, offset):
+        super().__init__("*%d" % (base + offset), internal=True)
+        self.offset = offset
+
+    def stop(self):
+        self.enabled = False
+        met.append(self.offset)
+        return False
+
+def base():
+    for line in open("/proc/%d/maps" % gdb.selected_inferior().pid):
+        if line.rstrip().endswith(library):
+            return int(line.split("-")[0], 16)
+
+for setting in ["auto-solib-add off", "detach-on-fork on", "stop-on-solib-events 1"]:
+    gdb.execute("set " + setting)
+gdb.execute("run > /dev/null 2>&1")
+while base() is None:
+    gdb.execute("continue")
+gdb.execute("set stop-on-solib-events 0")
+start = base()
+for offset in names:
+    First(start, offset)
+gdb.execute("continue")
+with open(out, "a") as file:
+    file.writelines(names[offset] + "\n" for offset in met)
+PYTHON
+
+# The functions that a program executes, appended to a list.
+trace() {
+    local library
+    for library in "${libraries[@]}"; do
+        LIBRARY=$library OUT=$folder/met timeout 300 gdb -q -batch -nx -ex 'set pagination off' \
+            -ex 'set confirm off' \
+            -ex "set exec-wrapper env LD_PRELOAD=$library QUARRY_RECORD=$record" \
+            -x "$folder/met.py" --args "$@" > "$folder/log" 2>&1 || {
+            cat "$folder/log" >&2
+            exit 1
+        }
+    done
+}
+
+cat > "$folder/threads.c" <<'C'
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *unused)
+{
+    void *objects[1000];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 1000; i++)
+            objects[i] = malloc(i * 3 + 1);
+        for (int i = 0; i < 1000; i++)
+            free(objects[i]);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(threads + i, NULL, work, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    void *object = realloc(malloc(5), 5000);
+    free(realloc(object, 500000));
+    free(malloc(3 << 20));
+    free(calloc(100, 100));
+    if (fork() == 0) {
+        free(malloc(100));
+        _exit(0);
+    }
+    wait(NULL);
+}
+C
+cc -O1 -pthread -o "$folder/threads" "$folder/threads.c"
+
+# Under gdb each program lives long enough to publish its statistics: what that takes comes last.
+record=1 trace /usr/bin/true
+record=0 trace /usr/bin/sed p /etc/passwd
+record=0 trace /usr/bin/cat /dev/null
+record=0 trace /usr/bin/grep -v x /etc/passwd
+record=0 trace /usr/bin/ls /
+record=0 trace /usr/bin/bash -c :
+record=0 trace /usr/bin/python3 -c pass
+record=0 trace "$folder/threads"
+record=1 trace /usr/bin/python3 -c pass
+
+# A hash of the compiler in a name changes with each version of anything.
+grep -E '^_(ZN|R)' "$folder/met" | sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
+    awk '!seen[$0]++ { print "        *(.text.*" $0 ")" }' > "$folder/lines"
+awk -v lines="$folder/lines" '
+    /end: scripts/ { skip = 0 }
+    !skip
+    /begin: scripts/ { skip = 1; while ((getline line < lines) > 0) print line }
+' "$script" > "$folder/script"
+cp "$folder/script" "$script"
+echo "$script: $(wc -l < "$folder/lines") functions"
