@@ -16,6 +16,7 @@ pub(super) fn all() -> Vec<Target> {
     let any = || each(&[]);
     vec![
         time("pairs, 16 B to 32 KiB", is_pair, best(), 1.03),
+        time("pairs in other forms", |it| is_of(it, Family::PairForms), best(), 1.0),
         time("batches of 1,000, 16 B to 32 KiB", |it| is_of(it, Family::Batches), best(), 1.03),
         time("batches of 4 KiB and 32 KiB", is_large_batch, best(), 0.5),
         time("replacement in 10,000", |it| is_of(it, Family::WorkingSets), any(), 0.85),
