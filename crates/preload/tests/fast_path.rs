@@ -32,18 +32,18 @@ struct Makeup {
 /// in the commit message that says what was gained.
 const BUDGETS: &[(&str, Makeup)] = &[
     ("malloc", Makeup { instructions: 26, loads: 11, stores: 2, branches: 4, locked: 0 }),
-    ("free", Makeup { instructions: 41, loads: 17, stores: 3, branches: 8, locked: 0 }),
+    ("free", Makeup { instructions: 41, loads: 16, stores: 3, branches: 8, locked: 0 }),
     // operator new(std::size_t)
     ("_Znwm", Makeup { instructions: 26, loads: 11, stores: 2, branches: 4, locked: 0 }),
     // operator delete(void*, std::size_t)
-    ("_ZdlPvm", Makeup { instructions: 46, loads: 19, stores: 3, branches: 9, locked: 0 }),
+    ("_ZdlPvm", Makeup { instructions: 46, loads: 18, stores: 3, branches: 9, locked: 0 }),
     // up to 64 bytes
     ("calloc", Makeup { instructions: 53, loads: 14, stores: 9, branches: 9, locked: 0 }),
     // an object that stays where it is
     ("realloc", Makeup { instructions: 35, loads: 9, stores: 0, branches: 6, locked: 0 }),
     (
         "malloc_usable_size",
-        Makeup { instructions: 57, loads: 18, stores: 0, branches: 10, locked: 0 },
+        Makeup { instructions: 58, loads: 18, stores: 0, branches: 10, locked: 0 },
     ),
 ];
 

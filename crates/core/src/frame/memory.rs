@@ -23,7 +23,7 @@ const _: () = assert!(
     PAGEBLOCK_METADATA < PAGEBLOCK_FRAMES as usize * 8,
     "frame table and pageblocks stay below 8 bytes per frame"
 );
-/// Pageblocks whose metadata becomes accessible in one step: 64 MiB of memory, 106 KiB of metadata.
+/// Pageblocks whose metadata becomes accessible in one step: 64 MiB of memory, 122 KiB of metadata.
 const SECTION_BLOCKS: u32 = 32;
 /// The smallest window that a process starts with.
 const SMALLEST_BYTES: usize = 64 << 20;
@@ -36,12 +36,12 @@ const TABLE_SPAN: usize = 1 << 30;
 const EDGE_OFFSET: usize = 1 << 20;
 
 /// Bytes from `address` to the place of the first edge in the largest window. There, both edges and
-/// the first frames share one table of tables of pages, which a fork copies. They are 672 MiB
-/// apart; links below the edge have 64 MiB, and 32 places are left to chance.
+/// the first frames share one table of tables of pages, which a fork copies. They are 928 MiB
+/// apart; links below the edge have 16 MiB, and 16 places are left to chance.
 fn to_table(address: NonNull<u8>) -> usize {
     let address = address.as_ptr() as usize;
-    let chance = address % (128 << 20);
-    address.next_multiple_of(TABLE_SPAN) - address + (64 << 20) + chance
+    let chance = address % (64 << 20);
+    address.next_multiple_of(TABLE_SPAN) - address + (16 << 20) + chance
 }
 
 /// The window, its frames and its pageblocks. Fields drop in order: mapped parts before the window.

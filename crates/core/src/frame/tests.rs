@@ -321,9 +321,9 @@ fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let memory = memory_on(os);
     assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
     // Behind the kinds of the first section.
-    let kinds = memory.frames().kinds().cast::<u8>();
+    let kinds = memory.frames().kinds();
     // SAFETY: within the window.
-    os.occupy(unsafe { kinds.add(32 * 512) }, 4096);
+    os.occupy(unsafe { kinds.add(32 * 512) }.cast(), 4096);
     assert_eq!(memory.take(wanted(40)), Err(OsError(libc::ENOMEM)));
     assert_eq!(memory.take(wanted(30)), Ok(PageblockIndex(2)), "what has metadata serves");
     assert_eq!(memory.arena().validate(), Ok(()));

@@ -7,7 +7,7 @@
 
 use crate::slab::Geometry;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
+use quarry_sys::primitive::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize};
 
 /// Bytes in front of the words that every call reads, so that each is at a
 /// [quiet place](StackOffsets::is_quiet).
@@ -31,8 +31,9 @@ pub(super) struct FastPath<P> {
     /// arena's, which grows: who meets an address behind it goes the slow way, where it is brought
     /// up to date.
     pub(super) span: AtomicUsize,
-    /// One kind per frame, from where that of address 0 would be: a kind is found without the base.
-    pub(super) kinds: AtomicPtr<AtomicU8>,
+    /// One kind per frame, times [`Kind::STEP`](crate::frame::Kind::STEP), from where that of
+    /// address 0 would be: a kind is found without the base.
+    pub(super) kinds: AtomicPtr<AtomicU16>,
     pub(super) percpu: P,
     /// Bytes of an object of each cache; 0 where there is none.
     pub(super) strides: [AtomicU32; 256],
@@ -68,7 +69,7 @@ pub struct StackOffsets {
     pub base: usize,
     /// Bytes from there on whose frames have kinds.
     pub span: usize,
-    /// Address of the bytes with the kinds of frames, from where that of address 0 would be.
+    /// Address of the kinds of frames, 16 bits each, from where that of address 0 would be.
     pub kinds: usize,
     /// The slots.
     pub percpu: usize,

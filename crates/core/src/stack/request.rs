@@ -299,7 +299,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The kind and geometry of the cache whose object starts at `address`, and its offset in the
-    /// window. O(1), one byte read per frame. Any address may be given, also null.
+    /// window. O(1), one entry read per frame. Any address may be given, also null.
     #[inline(always)]
     pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
         let span = self.fast.span.load(Ordering::Acquire);
@@ -311,14 +311,16 @@ impl<C: StackConfig> Stack<C> {
         let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
         // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span, and
         // begins a base's worth of frames before the first: see `FastPath`.
-        let kind = unsafe { (*kind).load(Ordering::Relaxed) };
-        let geometry = &self.fast.geometry[kind as usize];
-        geometry.is_object(offset).then_some((kind, geometry, offset))
+        let entry = unsafe { (*kind).load(Ordering::Relaxed) };
+        const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
+        // SAFETY: an entry is a kind times the size of a geometry, and each kind has a geometry.
+        let geometry = unsafe { &*self.fast.geometry.as_ptr().byte_add(usize::from(entry)) };
+        geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }
 
     /// The fast path of a free: false means [`free_slow`](Self::free_slow), which finds the reason
     /// again: in assembler the path ends in jumps, and a reason would cost each an instruction.
-    /// O(1), no lock, no atomic read-modify-write, one byte read per frame. Any address may be
+    /// O(1), no lock, no atomic read-modify-write, one entry read per frame. Any address may be
     /// given, also null.
     ///
     /// # Safety

@@ -28,6 +28,7 @@ mod working_set;
 use batch::FreeOrder;
 use heap::Heap;
 use others::Others;
+use pair::Form;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,8 +39,12 @@ use window::{Budget, Window};
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pattern {
-    /// Allocate a block, free it, again and again. Operation: a pair of calls.
-    Pair { size: usize },
+    /// Allocate a block or a few, free them, again and again. Operation: a pair of calls.
+    Pair {
+        size: usize,
+        #[serde(default)]
+        form: Form,
+    },
     /// Allocate 1,000 blocks, free them all. Operation: one block.
     Batch { size: usize, order: FreeOrder },
     /// Replace a random one of 10,000 blocks by one of a random size (logarithmically uniform from
@@ -74,6 +79,7 @@ pub(crate) enum Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum Family {
     Pairs,
+    PairForms,
     Batches,
     WorkingSets,
     Handovers,
@@ -182,7 +188,7 @@ impl Pattern {
     pub(crate) fn run(self, heap: Heap, budget: Budget, cpus: &[usize]) -> Outcome {
         let one = Others { count: 1, cpus };
         match self {
-            Self::Pair { size } => pair::run(heap, budget, size).into(),
+            Self::Pair { size, form } => pair::run(heap, budget, size, form).into(),
             Self::Batch { size, order } => batch::run(heap, budget, size, order).into(),
             Self::WorkingSet { largest, threads } => {
                 let others = Others { count: threads - 1, cpus };

@@ -55,12 +55,15 @@ pub(crate) fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patterns::pair::Form;
     use std::time::Duration;
+
+    const PAIR: Pattern = Pattern::Pair { size: 64, form: Form::One };
 
     #[test]
     fn the_work_of_all_tasks_is_counted() {
         let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_micros(300) };
-        for pattern in [Pattern::Pair { size: 64 }, Pattern::Handover { payload: 64 }] {
+        for pattern in [PAIR, Pattern::Handover { payload: 64 }] {
             let (window, time_ns) = run(pattern, Heap::of_this_process(), budget, 3, &[]);
             assert!(window.operations > 0, "{pattern}");
             assert_eq!(window.verified, window.operations, "{pattern}");

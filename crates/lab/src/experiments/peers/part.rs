@@ -1,7 +1,7 @@
 //! Workloads of other experiments, as rows of one run.
 
 use super::STARTS;
-use crate::patterns::Pattern;
+use crate::patterns::{Family, Pattern};
 use crate::real_programs::{self, RealProgram};
 use quarry_harness::results::{Verify, Workload};
 use std::fmt;
@@ -72,7 +72,13 @@ impl Part {
     /// Whether its first run differs from later ones: memory is what these two show, and that does
     /// not depend on what ran before.
     pub(super) fn has_warm_up(&self) -> bool {
-        !matches!(self, Self::Burst | Self::SmallProcess)
+        // A few blocks again and again: `pairs` says already what a process of that kind takes.
+        let is_pair = |pattern: &Pattern| pattern.family() == Family::PairForms;
+        match self {
+            Self::Burst | Self::SmallProcess => false,
+            Self::Pattern(pattern) => !is_pair(pattern),
+            Self::Growth(_) | Self::Program(_) => true,
+        }
     }
 
     /// Whether it ends with everything that it has allocated, so that its peak is what the work

@@ -14,7 +14,8 @@ pub(super) fn all() -> Vec<Target> {
     vec![
         time("everything, mean", Part::has_peak, any(), 0.9),
         time("pairs, mean", is_pair, best(), 1.0),
-        Target { over: Over::EachWorkload, ..time("pairs, each", is_pair, best(), 1.0) },
+        time("pairs in other forms, mean", |it| is_of(it, Family::PairForms), best(), 1.0),
+        Target { over: Over::EachWorkload, ..time("pairs, each", is_any_pair, best(), 1.0) },
         time("batches of 1,000, 16 B to 32 KiB", |it| is_of(it, Family::Batches), best(), 1.03),
         time("batches of 4 KiB and 32 KiB", is_large_batch, best(), 0.5),
         time("replacement in 10,000", |it| is_of(it, Family::WorkingSets), any(), 0.85),
@@ -83,6 +84,10 @@ fn is_of(part: &Part, family: Family) -> bool {
 
 fn is_pair(part: &Part) -> bool {
     is_of(part, Family::Pairs)
+}
+
+fn is_any_pair(part: &Part) -> bool {
+    is_pair(part) || is_of(part, Family::PairForms)
 }
 
 fn is_stress(part: &Part) -> bool {
