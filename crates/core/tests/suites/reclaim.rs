@@ -79,7 +79,8 @@ fn purging_goes_in_bounded_steps() {
     }
     // A step ends with the block that reaches its bound.
     assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
-    assert_eq!(steps.iter().sum::<usize>(), dirty);
+    // The CPU had the block that was freed last on its list, until the second look.
+    assert_eq!(steps.iter().sum::<usize>(), dirty + (1 << 20));
     assert_eq!(bed.stack.upkeep().freeable_bytes(), 0);
     bed.assert_empty(&[]);
 }

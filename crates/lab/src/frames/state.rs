@@ -93,7 +93,7 @@ pub(super) fn partly_used(blocks: &[u32], frames: u32, order: u8) -> f64 {
 mod tests {
     use super::super::quarry::{PageLists, ZoneAlone};
     use super::*;
-    use quarry_core::frame::NodeId;
+    use quarry_core::frame::{NodeId, PageblockIndex};
     use quarry_core::pcp::PAGE_POLICIES;
 
     const FRAMES: u32 = 64 << 8;
@@ -101,13 +101,9 @@ mod tests {
     /// Pageblocks of the zone that are free in part, by the zone's own count.
     fn partly_free(zone: &ZoneAlone) -> usize {
         let pageblocks = zone.zones().memory().pageblocks();
-        let of_zone = |index: &u32| {
-            pageblocks.at(quarry_core::frame::PageblockIndex(*index)).tag().node().is_some()
-        };
-        let all = zone.zones().memory().arena().frames() >> HUGE_ORDER;
-        let free = |index| pageblocks.at(quarry_core::frame::PageblockIndex(index)).free();
-        let of_zone = (0..all).filter(of_zone);
-        of_zone.map(free).filter(|free| (1..1 << HUGE_ORDER).contains(free)).count()
+        let all = (0..pageblocks.count()).map(|index| pageblocks.at(PageblockIndex(index)));
+        let of_zone = all.filter(|pageblock| pageblock.tag().node().is_some());
+        of_zone.filter(|pageblock| (1..1 << HUGE_ORDER).contains(&pageblock.free())).count()
     }
 
     #[test]
