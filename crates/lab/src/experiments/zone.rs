@@ -104,11 +104,10 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// The variant of a name, with a description of it; `None` where it is not there, which `out` says.
-fn variant(name: &str, out: &mut dyn Write) -> Result<Option<(Allocator, String)>> {
+/// The variant of a name, with a description of it; `None` where it is not there.
+fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
     if name == LLFREE {
         let Some(object) = env::var_os(LLFREE_OBJECT) else {
-            writeln!(out, "{LLFREE}: left out, for {LLFREE_OBJECT} names no shared object of it")?;
             return Ok(None);
         };
         let object = PathBuf::from(object);
@@ -132,13 +131,13 @@ fn variant(name: &str, out: &mut dyn Write) -> Result<Option<(Allocator, String)
 
 impl Zone {
     /// The variants that are there.
-    fn variants(&self, out: &mut dyn Write) -> Result<Vec<(Allocator, String)>> {
+    fn variants(&self) -> Result<Vec<(Allocator, String)>> {
         let mut found = Vec::new();
         for (index, name) in self.common.variants.iter().enumerate() {
             if self.common.variants[..index].contains(name) {
                 bail!(Usage(format!("--variants: {name} is named twice")));
             }
-            found.extend(variant(name, out)?);
+            found.extend(variant(name)?);
         }
         Ok(found)
     }
@@ -149,7 +148,9 @@ impl Plan for Zone {
     const WORK: Option<WorkKind> = Some(WorkKind::of::<FramesSample>());
 
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let found = self.variants(lab.out)?;
+        let found = self.variants()?;
+        // Only LLFree can be absent.
+        let is_left_out = found.len() < self.common.variants.len();
         let names: Vec<&str> = found.iter().map(|(allocator, _)| allocator.name()).collect();
         let baseline = self.common.baseline(&names, DEFAULT)?.to_owned();
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
@@ -159,6 +160,13 @@ impl Plan for Zone {
         let mut allocators: Vec<Allocator> = found.into_iter().map(|(it, _)| it).collect();
         allocators.push(allocators[original].clone());
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
+        self.common.check_early()?;
+        if is_left_out {
+            writeln!(
+                lab.out,
+                "{LLFREE}: left out, for {LLFREE_OBJECT} names no shared object of it"
+            )?;
+        }
         let workload = |row: &Row| Workload::new(&row.to_string(), Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
         let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
