@@ -170,7 +170,7 @@ fn fallback_order_follows_the_distance() {
 
 #[test]
 fn the_tables_stay_below_eight_bytes_per_frame() {
-    assert_eq!(crate::frame::Memory::metadata_per_frame_milli(), 6625);
+    assert_eq!(crate::frame::Memory::metadata_per_frame_milli(), 7625);
     let zones = zones(&ZoneConfig { initial_frames: 16 << 10, ..FIXED });
     assert!(zones.memory().metadata_bytes() < (8 * 16) << 10);
 }
