@@ -5,7 +5,11 @@ use quarry_sys::percpu::Object;
 
 /// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
 pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
-    objects.iter().fold(false, |found, other| found | (*other == object))
+    let (fours, rest) = objects.as_chunks::<4>();
+    let among = |found, [a, b, c, d]: &[Object; 4]| {
+        found | (*a == object) | (*b == object) | (*c == object) | (*d == object)
+    };
+    fours.iter().fold(false, among) | rest.contains(&object)
 }
 
 /// Objects of a buffer whose front has been written.
@@ -39,4 +43,22 @@ pub(super) unsafe fn sort_out(
         }
     }
     moved
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_found_wherever_it_is() {
+        let mut memory = [0u8; 16];
+        let start = core::ptr::NonNull::from(&mut memory).cast::<u8>();
+        // SAFETY: all are in the memory, or right behind it.
+        let all: [Object; 17] = core::array::from_fn(|index| unsafe { start.add(index) });
+        for count in 0..all.len() {
+            for (index, object) in all.iter().enumerate() {
+                assert_eq!(is_among(&all[..count], *object), index < count, "{index} of {count}");
+            }
+        }
+    }
 }
