@@ -214,6 +214,9 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
     // SAFETY: the caller's promise is passed on; what has moved is freed once.
     unsafe {
         if request.align <= MIN_ALIGN {
+            if STACK.halves().stays_block_fast(object.as_ptr(), request.size) {
+                return Some(object);
+            }
             let moved = STACK.halves().move_fast(object, request.size, |object| free(object));
             if moved.is_some() {
                 return moved;

@@ -105,6 +105,14 @@ impl<C: StackConfig> Halves<'_, C> {
         unsafe { self.0.move_fast(object, size, free) }
     }
 
+    /// Returns whether `address` is a block of pages that can have `size` bytes where it is, with
+    /// nothing to be done: false means [`stays_large`](Self::stays_large). O(1), no lock.
+    #[inline]
+    #[must_use]
+    pub fn stays_block_fast(self, address: *mut u8, size: usize) -> bool {
+        self.0.stays_block_fast(address, size)
+    }
+
     /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
     /// with nothing to be done. False also where it is an object.
     pub fn stays_large(self, object: Object, size: usize) -> bool {

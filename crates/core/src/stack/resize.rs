@@ -16,7 +16,7 @@ use super::config::StackConfig;
 use super::instance::{Stack, is_sane};
 use super::misuse::{Entry, Misuse};
 use super::request::{MIN_ALIGN, Owner, Request};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::slab::{CacheId, Glance};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -150,6 +150,26 @@ impl<C: StackConfig> Stack<C> {
     #[inline(always)]
     pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
+    }
+
+    /// Returns whether `address` is a block of pages that can have `size` bytes where it is, with
+    /// nothing to be done: where a block grows by steps smaller than a page, this is what most of
+    /// them find. As [`usable_fast`](Self::usable_fast).
+    #[inline]
+    pub(super) fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
+        // `base` is set before `span`.
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        let in_reach = offset < span;
+        if !in_reach || offset & (FRAME_BYTES - 1) != 0 || self.instruments.are_on() {
+            return false;
+        }
+        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
+        if self.frames().kind(pfn) != Kind::PAGES || size <= classes::LARGEST {
+            return false;
+        }
+        let held = self.frames().link(pfn);
+        frames_of(size).is_some_and(|frames| frames <= held && held - frames <= held / 4)
     }
 
     /// Moves what an object holds to another one of `size` bytes or somewhat more, by fast paths

@@ -320,6 +320,38 @@ fn quarantine_gives_way_where_memory_is_short() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
+/// The fast look at blocks of pages says what the slow one says, and knows nothing else.
+#[test]
+fn blocks_stay_where_the_slow_path_lets_them_stay() {
+    let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
+    let stays_fast = |address, size| bed.stack.halves().stays_block_fast(address, size);
+    let block = bed.stack.alloc(40 * FRAME_BYTES).expect("there is memory");
+    for frames in [1, 8, 9, 29, 30, 31, 39, 40, 41, 100, 300] {
+        for size in [(frames - 1) * FRAME_BYTES + 1, frames * FRAME_BYTES] {
+            let is_fast = stays_fast(block.as_ptr(), size);
+            assert_eq!(is_fast, bed.stack.halves().stays_large(block, size), "{size} bytes");
+        }
+    }
+    assert!(stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "as it is");
+    assert!(!stays_fast(block.as_ptr(), 0), "that frees it");
+    assert!(!stays_fast(block.as_ptr().wrapping_add(16), 40 * FRAME_BYTES), "inside");
+    let behind = block.as_ptr().wrapping_add(FRAME_BYTES);
+    assert!(!stays_fast(behind, 40 * FRAME_BYTES), "a later frame");
+    assert!(!stays_fast(std::ptr::null_mut(), 40 * FRAME_BYTES), "null");
+    // SAFETY: just allocated, and known to nobody else.
+    unsafe { bed.stack.free(block) };
+    assert!(!stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "freed");
+    let object = bed.stack.alloc(4096usize).expect("there is memory");
+    assert!(!stays_fast(object.as_ptr(), 4096), "an object of a slab");
+    let mapping = bed.stack.alloc(4 << 20).expect("there is memory");
+    assert!(!stays_fast(mapping.as_ptr(), 4 << 20), "a mapping");
+    for object in [object, mapping] {
+        // SAFETY: just allocated, and known to nobody else.
+        unsafe { bed.stack.free(object) };
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+}
+
 #[test]
 fn a_stack_that_is_not_ready_refuses_everything() {
     let bed = HeapBed::cold(Backing::Fake, 4096, 2);
@@ -330,6 +362,7 @@ fn a_stack_that_is_not_ready_refuses_everything() {
         assert_eq!(bed.stack.alloc(Request::of(size).aligned(8 << 20)), None, "{size} bytes");
     }
     assert!(!bed.stack.owns(std::ptr::null()));
+    assert!(!bed.stack.halves().stays_block_fast(std::ptr::null_mut(), 1 << 20));
     // SAFETY: a null pointer is no allocation.
     assert!(!unsafe { bed.stack.halves().free_fast(std::ptr::null_mut()) });
 }
