@@ -124,8 +124,10 @@ impl Barn {
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0);
-        debug_assert!(sheaves.storage.is_none() || sheaves.most == most);
-        (sheaves.most, sheaves.stride) = (most, stride);
+        if sheaves.storage.is_none() {
+            sheaves.most = most;
+        }
+        sheaves.stride = stride;
         sheaves.traffic = Traffic::default();
         sheaves.lowest = 0;
     }

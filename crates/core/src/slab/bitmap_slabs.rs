@@ -42,6 +42,9 @@ use quarry_sys::report::fatal;
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
+/// Most objects that slabs get back, and most empty slabs that they give back, while they hold
+/// their lock once: a sheaf of a wide array.
+const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
 /// Bits of a descriptor's word that count free objects where its slab has more than that.
@@ -85,7 +88,7 @@ pub struct BitmapSlabs {
 
 /// Slabs emptied by a free, to be returned once the lock is released.
 struct Emptied {
-    slabs: [(Pfn, Order); MAX_BATCH],
+    slabs: [(Pfn, Order); SLABS_BATCH],
     count: usize,
 }
 
@@ -456,7 +459,7 @@ impl BitmapSlabs {
         objects: &[Object],
         keep: u32,
     ) {
-        for piece in objects.chunks(MAX_BATCH) {
+        for piece in objects.chunks(SLABS_BATCH) {
             // Other caches' share of the bound hardly changes meanwhile.
             let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
@@ -593,8 +596,8 @@ impl Lists {
         cache: &Cache,
         most: u32,
     ) -> Emptied {
-        let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
-        for _ in 0..most.min(MAX_BATCH as u32) {
+        let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); SLABS_BATCH], count: 0 };
+        for _ in 0..most.min(SLABS_BATCH as u32) {
             let Some(empty) = self.slabs[EMPTY].first() else { break };
             let slab = Slab::at(context, cache, empty);
             self.detach(&slab);

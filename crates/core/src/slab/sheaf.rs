@@ -33,9 +33,12 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::Ordering;
 
-/// Most objects in a barn: the pointers to them take 32 KiB. Where objects are large, the bound on
-/// the bytes of all barns is reached first.
-const BARN_OBJECTS: usize = 4096;
+/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects whatever their size,
+/// a program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
+/// half of them. Where objects are large, the bound on the bytes of all barns is reached first.
+const BARN_BYTES: usize = 512 << 10;
+/// Objects in a barn: the pointers to them take 32 to 128 KiB.
+const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
 /// A barn gives first if it holds more than this part of what all barns may hold.
 const LARGE_BARN: usize = 64;
 /// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
@@ -255,13 +258,14 @@ impl Sheaf {
         context: &SlabContext<'_, P>,
         cache: &Cache,
         object: Object,
+        sheaf: usize,
     ) {
         let own = self.of(cache);
         count(&own.free_slow, 1);
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let mut buffer = [MaybeUninit::uninit(); WIDE_SHEAF];
         let array = cache.id().array();
         let room = context.percpu.area().room(context.percpu.current(), array);
-        let sheaf = own.width.narrow_sheaf().min(room.div_ceil(2));
+        let sheaf = sheaf.min(room.div_ceil(2));
         if sheaf > 0 && context.percpu.pop_batch(array, &mut buffer[..sheaf]) {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
@@ -321,7 +325,7 @@ impl Sheaf {
             return self.put_away(context, cache, &[object]);
         }
         if !self.bring_in(context, cache, object, sheaf) {
-            self.free_past_barn(context, cache, object);
+            self.free_past_barn(context, cache, object, sheaf);
         }
     }
 
@@ -335,7 +339,7 @@ impl Sheaf {
         pressed: impl FnOnce(),
     ) -> Option<Object> {
         let own = self.of(cache);
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let mut buffer = [MaybeUninit::uninit(); WIDE_SHEAF];
         let wanted = &mut buffer[..own.refill(cache).min(sheaf)];
         let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
         if is_fresh {
@@ -520,7 +524,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let keep = EMPTY_BYTES / cache.order().bytes();
         own.keep_empty.store(keep as u32, Ordering::Relaxed);
-        own.barns.configure(context, BARN_OBJECTS, cache.stride())?;
+        let most = (BARN_BYTES / cache.stride()).clamp(*BARN_OBJECTS.start(), *BARN_OBJECTS.end());
+        own.barns.configure(context, most, cache.stride())?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
         context.define_array(cache, narrow)?;

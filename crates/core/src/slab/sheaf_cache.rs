@@ -73,7 +73,7 @@ impl SheafCache {
 
     /// Objects that a CPU takes from slabs at a time.
     pub(super) fn refill(&self, cache: &Cache) -> usize {
-        (REFILL_BYTES / cache.stride()).clamp(1, self.width.narrow_sheaf())
+        (REFILL_BYTES / cache.stride()).max(1)
     }
 
     /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
