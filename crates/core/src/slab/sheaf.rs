@@ -53,11 +53,16 @@ impl Sheaf {
     /// The part of a cache that is about to be used, set up.
     #[inline]
     fn of(&self, cache: &Cache) -> &SheafCache {
-        let number = cache.id().index();
-        if self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 == 0 {
+        if !self.is_set_up(cache) {
             self.set_up(cache);
         }
-        &self.caches[number]
+        self.at(cache)
+    }
+
+    #[inline]
+    fn is_set_up(&self, cache: &Cache) -> bool {
+        let number = cache.id().index();
+        self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 != 0
     }
 
     /// Sets what follows from the objects of a cache. Two tasks that do so at once store the same.
@@ -663,7 +668,11 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.stats_with(context, cache, Traffic::default())
+        if self.is_set_up(cache) {
+            self.stats_with(context, cache, Traffic::default())
+        } else {
+            SlabStats::default()
+        }
     }
 
     fn visit_free(
@@ -677,7 +686,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        for own in context.caches.iter().map(|cache| self.at(cache)) {
+        // Nobody has locked what was never used.
+        let used = context.caches.iter().filter(|cache| self.is_set_up(cache));
+        for own in used.map(|cache| self.at(cache)) {
             own.slabs.visit_locks(visit);
             own.barns.visit_locks(visit);
         }

@@ -30,14 +30,20 @@ static uint64_t publications(pid_t pid)
     return 0;
 }
 
+/* A mapping: the list of a CPU has none, so both calls take slow paths. */
+static void take_slow_paths(void)
+{
+    void *block = opaque(malloc(opaque_size(2 << 20)));
+    CHECK(block != NULL, "malloc failed");
+    free(block);
+}
+
 /* Takes slow paths until the next publication of process `pid` is there. */
 static void work_as(pid_t pid)
 {
     uint64_t before = publications(pid);
     while (publications(pid) <= before) {
-        void *block = opaque(malloc(opaque_size(40000)));
-        CHECK(block != NULL, "malloc failed");
-        free(block);
+        take_slow_paths();
         sched_yield();
     }
 }
@@ -74,7 +80,7 @@ static void storm(int children)
         CHECK(child >= 0, "fork");
         if (child == 0) {
             for (int round = 0; round < 20; round++)
-                free(opaque(malloc(opaque_size(40000))));
+                take_slow_paths();
             _exit(0);
         }
         int status = 0;
