@@ -28,7 +28,7 @@ fn parts(program: &[&str]) -> Vec<Part> {
         if !words[0].ends_with(':') {
             is_ours = line.ends_with(name);
             let access = words[1].to_owned();
-            parts.extend(is_ours.then(|| Part { access, resident: 0, anonymous: 0 }));
+            parts.extend(is_ours.then_some(Part { access, resident: 0, anonymous: 0 }));
         } else if is_ours && let Some(part) = parts.last_mut() {
             match words[0] {
                 "Rss:" => part.resident = kib(),
