@@ -45,7 +45,8 @@ impl PageAllocator {
     }
 
     /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns whether the list had
-    /// room for it, and nothing is done where not. O(1), no lock; may be called outside of the gate.
+    /// room for it, and nothing is done where not. O(1), no lock; may be called outside of the
+    /// gate.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };

@@ -9,12 +9,13 @@
 //!    freed anything since then give theirs, and barns the objects not needed since then;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been in the mapping cache for the delay are released;
-//! 4. free blocks of the zones that have been dirty since the last look go to the operating system, whole pageblocks first; those take their address space along, as do whole ones that
-//!    hold nothing, but for some that a zone keeps.
+//! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
+//!    whole pageblocks first; those take their address space along, as do whole ones that hold
+//!    nothing, but for some that a zone keeps.
 //!
-//! "Dirty at the last look and still" is counted, not tracked per block: the fewest frames that were
-//! dirty at a time since then were not needed, and are due. Due frames are purged in steps of at
-//! most 16 MiB; a caller that has no time (a program's own thread) does one step at a time.
+//! "Dirty since the last look" is counted, not tracked per block: the fewest frames that were dirty
+//! at a time since then were not needed, and are due. Due frames are purged in steps of at most
+//! 16 MiB; a caller that has no time (a program's own thread) does one step at a time.
 //!
 //! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
 //! `keeping`).
@@ -73,8 +74,8 @@ impl ReclaimState {
         self.keeping.looks()
     }
 
-    /// Notes the fewest dirty frames of a node since the last look. Returns how many have been dirty
-    /// for as many looks as memory is kept.
+    /// Notes the fewest dirty frames of a node since the last look. Returns how many have been
+    /// dirty for as many looks as memory is kept.
     fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
         for look in (1..MOST_LOOKS).rev() {
             self.dirty[look][node] = self.dirty[look - 1][node];
