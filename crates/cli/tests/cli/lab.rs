@@ -219,7 +219,7 @@ fn growth_churn_and_start_up_print_their_tables() {
         .assert()
         .success()
         .stdout(contains("| page faults per burst"))
-        .stdout(contains("| burst 3 |"));
+        .stdout(contains("| burst 3 "));
     quarry()
         .args(["lab", "run", "churn", "--variants=glibc", "--seconds=1"])
         .assert()

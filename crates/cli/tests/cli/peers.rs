@@ -25,7 +25,7 @@ fn one_command_measures_all_parts_and_says_what_was_reached() {
     };
     quarry()
         .args(["lab", "run", "peers", "--quick", "--seed=5", "--millis=2"])
-        .args(["--only=pair,latency,growth-1000,gcc,burst,small"])
+        .args(["--only=pair-16,pair-32768,pair-two-16,latency,growth-1000,gcc,burst,small"])
         .arg(format!("--variants=glibc,own={}", library.display()))
         .arg("--out")
         .arg(&place)
@@ -38,7 +38,7 @@ fn one_command_measures_all_parts_and_says_what_was_reached() {
     assert_eq!((&meta["experiment"], &meta["baseline"]), (&"peers".into(), &"glibc".into()));
     assert_eq!(meta["options"]["burst mib"], "64");
     let samples = samples(&place);
-    let (warm_up, round) = (9 * 3, 11 * 3);
+    let (warm_up, round) = (6 * 3, 8 * 3);
     assert_eq!(samples.len(), warm_up + round, "burst and small-process have no warm-up");
     for sample in samples {
         let measurement = &sample["measurement"];

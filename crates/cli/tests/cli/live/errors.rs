@@ -56,8 +56,8 @@ fn quarry_that_publishes_nothing() {
     assert!(line.contains("has Quarry loaded and publishes nothing"), "{line}");
 }
 
-const CLOSE: &str = "os.closerange(100, 1024)";
-const REUSE: &str = "os.closerange(100, 1024); os.dup2(os.open('/dev/zero', os.O_RDONLY), 100)";
+const CLOSE: &str = "os.closerange(48, 1024)";
+const REUSE: &str = "os.closerange(48, 1024); os.dup2(os.open('/dev/zero', os.O_RDONLY), 48)";
 
 /// Programs as a user without rights, in a folder that this user can read.
 struct OtherUser {
@@ -145,8 +145,8 @@ fn a_closed_descriptor_is_for_root() {
 #[test]
 fn another_version_says_which() {
     let page = "page = os.memfd_create('quarry-record')\nos.ftruncate(page, 262144)\n\
-                os.dup2(page, 100)\n\
-                os.pwrite(100, b'QUARRYRC' + (99).to_bytes(4, 'little'), 0)\n";
+                os.dup2(page, 48)\n\
+                os.pwrite(48, b'QUARRYRC' + (99).to_bytes(4, 'little'), 0)\n";
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", &python(page)]);
     let served = Served::spawn(command);

@@ -170,7 +170,7 @@ fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Wri
     let title = "Held above what lives, 2 s after all of a burst was freed:";
     print_medians(run, title, bursts, HELD_AFTER, out)?;
     print_medians(run, "Resident memory of `sleep`:", small, PEAK, out)?;
-    match names(Part::has_peak) {
+    match names(Part::is_of_everything) {
         names if names.is_empty() => Ok(()),
         names => malloc_patterns::print_peaks(run, names, out),
     }

@@ -72,19 +72,18 @@ impl Part {
     /// Whether its first run differs from later ones: memory is what these two show, and that does
     /// not depend on what ran before.
     pub(super) fn has_warm_up(&self) -> bool {
-        // A few blocks again and again: `pairs` says already what a process of that kind takes.
-        let is_pair = |pattern: &Pattern| pattern.family() == Family::PairForms;
-        match self {
-            Self::Burst | Self::SmallProcess => false,
-            Self::Pattern(pattern) => !is_pair(pattern),
-            Self::Growth(_) | Self::Program(_) => true,
-        }
+        !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// Whether it ends with everything that it has allocated, so that its peak is what the work
-    /// needs: a burst is looked at afterwards, and `sleep` does no work.
-    pub(super) fn has_peak(&self) -> bool {
-        !matches!(self, Self::Burst | Self::SmallProcess)
+    /// Whether it counts in the means over everything. It ends with all that it has allocated, so
+    /// that its peak is what the work needs: a burst is looked at afterwards, and `sleep` does no
+    /// work. Of pairs, one form stands for all of them.
+    pub(super) fn is_of_everything(&self) -> bool {
+        match self {
+            Self::Burst | Self::SmallProcess => false,
+            Self::Pattern(pattern) => pattern.family() != Family::PairForms,
+            Self::Growth(_) | Self::Program(_) => true,
+        }
     }
 }
 
