@@ -10,10 +10,10 @@ use std::process::Command;
 /// Bytes that each shared object may have. `docs/size.md` says where they are, and what was tried
 /// to get to 400 KiB. A program that uses no page cache, profile or checks touches none of their
 /// pages.
-const LIBRARY_LIMIT: u64 = 760 << 10;
+const LIBRARY_LIMIT: u64 = 790 << 10;
 
 /// Bytes that the command may have, the library that it carries among them: 8 MiB were wanted.
-const COMMAND_LIMIT: u64 = 10_900 << 10;
+const COMMAND_LIMIT: u64 = 11_000 << 10;
 
 /// The slab policies that have a library of their own beside the default one.
 fn policies() -> Vec<String> {
