@@ -334,7 +334,7 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
 fn pause(delay_ms: i64) {
     let end = coarse_ns() + delay_ms.max(2) as u64 * NS_PER_MS / 2;
     loop {
-        let left = end.saturating_sub(coarse_ns()).div_ceil(1_000_000) as i64;
+        let left = end.saturating_sub(coarse_ns()).div_ceil(NS_PER_MS) as i64;
         if left == 0 {
             return;
         }

@@ -4,7 +4,7 @@
 //! larger for it; one extent it keeps in any case. Where memory is short it keeps nothing.
 
 use super::allocator::PageAllocator;
-use super::extent_list::{Leaving, Passed};
+use super::extent_list::{ExtentList, Leaving, Passed};
 use crate::frame::{NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::zone::{EXTENT_FRAMES, Mark};
 use quarry_sys::broken::Broken;
@@ -38,10 +38,8 @@ impl PageAllocator {
         if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
-        let list = self.pcps.store.extents(slot, (self.node_of_slot)(slot));
-        let taken = list.take(count, Order::ZERO)?;
-        list.note(Passed::TakenOutside);
-        Some(taken)
+        let node = (self.node_of_slot)(slot);
+        self.take_listed(slot, node, (count, Order::ZERO), Passed::TakenOutside)
     }
 
     /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns whether the list had
@@ -50,12 +48,8 @@ impl PageAllocator {
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
-        let (list, most) = (self.pcps.store.extents(slot, node), self.most_listed());
-        let is_put = EXTENT_FRAMES.contains(&count) && most > 0 && list.put(first, count, most);
-        if is_put {
-            list.note(Passed::PutOutside);
-        }
-        is_put
+        EXTENT_FRAMES.contains(&count)
+            && self.put_listed(slot, node, (first, count), Passed::PutOutside)
     }
 
     #[inline]
@@ -63,12 +57,12 @@ impl PageAllocator {
         &self,
         slot: SlotIndex,
         node: NodeId,
-        count: u32,
-        align: Order,
+        (count, align): (u32, Order),
+        how: Passed,
     ) -> Option<Pfn> {
         let list = self.pcps.store.extents(slot, node);
         let taken = list.take(count, align)?;
-        list.note(Passed::Taken);
+        list.note(how);
         Some(taken)
     }
 
@@ -93,27 +87,33 @@ impl PageAllocator {
     }
 
     #[inline]
-    pub(super) fn put_listed(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) -> bool {
+    pub(super) fn put_listed(
+        &self,
+        slot: SlotIndex,
+        node: NodeId,
+        (first, count): (Pfn, u32),
+        how: Passed,
+    ) -> bool {
         let (list, most) = (self.pcps.store.extents(slot, node), self.most_listed());
         let is_put = most > 0 && list.put(first, count, most);
         if is_put {
-            list.note(Passed::Put);
+            list.note(how);
         }
         is_put
+    }
+
+    /// All lists of extents.
+    fn extent_lists(&self) -> impl Iterator<Item = &ExtentList> {
+        let store = &self.pcps.store;
+        let of = move |slot| store.nodes().map(move |node| store.extents(slot, node));
+        store.slots().flat_map(of)
     }
 
     /// Extents that were taken from all lists, and put there, outside of the gate.
     #[must_use]
     pub fn extents_passed_outside(&self) -> (u64, u64) {
-        let (store, mut sum) = (&self.pcps.store, (0, 0));
-        for (slot, node) in
-            store.slots().flat_map(|slot| store.nodes().map(move |node| (slot, node)))
-        {
-            let list = store.extents(slot, node);
-            sum.0 += list.passed(Passed::TakenOutside);
-            sum.1 += list.passed(Passed::PutOutside);
-        }
-        sum
+        let passed = |how| self.extent_lists().map(|list| list.passed(how)).sum();
+        (passed(Passed::TakenOutside), passed(Passed::PutOutside))
     }
 
     /// Gives an extent for which its list has no room to the zone, and makes room for the next one.
@@ -168,10 +168,7 @@ impl PageAllocator {
     /// Returns whether any list has an extent. O(slots).
     #[must_use]
     pub fn lists_any_extent(&self) -> bool {
-        let (store, lists) = (&self.pcps.store, |slot| {
-            self.pcps.store.nodes().map(move |node| self.pcps.store.extents(slot, node).frames())
-        });
-        store.slots().any(|slot| lists(slot).any(|frames| frames > 0))
+        self.extent_lists().any(|list| list.frames() > 0)
     }
 
     /// Checks the lists of extents of a node.

@@ -3,6 +3,7 @@
 
 use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
+use super::extent_list::Passed;
 use super::policy::COSTLY_ORDER;
 use super::request::{Page, PageRequest};
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
@@ -86,7 +87,7 @@ impl PageAllocator {
         count: u32,
         align: Order,
     ) -> Option<Page> {
-        if let Some(pfn) = self.take_listed(slot, node, count, align) {
+        if let Some(pfn) = self.take_listed(slot, node, (count, align), Passed::Taken) {
             return Some(Page { pfn, zeroed: false });
         }
         let extent = self
@@ -175,7 +176,7 @@ impl PageAllocator {
 
     fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
         self.check_extent(first, count);
-        if !self.put_listed(slot, node, first, count) {
+        if !self.put_listed(slot, node, (first, count), Passed::Put) {
             self.put_past_list(slot, node, first, count);
         }
     }

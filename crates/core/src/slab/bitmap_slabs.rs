@@ -475,13 +475,11 @@ impl BitmapSlabs {
             }
             let emptied = lists.nr_empty - empty;
             let beyond = lists.nr_empty.saturating_sub(keep).min(emptied);
-            if beyond > 0 {
-                let detached = lists.detach_empty(context, cache, beyond);
-                context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
-                drop(lists);
+            let detached = (beyond > 0).then(|| lists.detach_empty(context, cache, beyond));
+            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            drop(lists);
+            if let Some(detached) = detached {
                 detached.give_back(context);
-            } else {
-                context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
             }
         }
     }

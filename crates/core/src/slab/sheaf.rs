@@ -40,6 +40,7 @@ const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
+
 /// The policy; see the module.
 #[repr(C)]
 pub struct Sheaf {

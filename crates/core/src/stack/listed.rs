@@ -7,7 +7,7 @@
 
 use super::config::StackConfig;
 use super::instance::Stack;
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use crate::frame::Kind;
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu};
@@ -42,18 +42,8 @@ impl<C: StackConfig> Stack<C> {
     /// If an allocation starts at `address`, its user has given it up.
     #[inline]
     pub(super) unsafe fn free_listed(&self, address: *mut u8) -> bool {
-        // Where frees are seen, or the stack is not ready, the span is 0.
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
-            return false;
-        }
-        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
+        let Some((pfn, count)) = self.block_fast(address) else { return false };
         let frames = self.frames();
-        if frames.kind(pfn) != Kind::PAGES {
-            return false;
-        }
-        let count = frames.link(pfn);
         if self.may_withhold(count) {
             return false;
         }

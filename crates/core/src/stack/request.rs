@@ -318,6 +318,22 @@ impl<C: StackConfig> Stack<C> {
         geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }
 
+    /// The first frame and the number of frames of the block of pages that starts at `address`;
+    /// `None` for any other address, and where frees are seen or the stack is not ready: the span
+    /// is 0 then. O(1), no lock.
+    #[inline]
+    pub(super) fn block_fast(&self, address: *mut u8) -> Option<(Pfn, u32)> {
+        // `base` is set before `span`.
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
+            return None;
+        }
+        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
+        let frames = self.frames();
+        (frames.kind(pfn) == Kind::PAGES).then(|| (pfn, frames.link(pfn)))
+    }
+
     /// The fast path of a free: false means [`free_slow`](Self::free_slow), which finds the reason
     /// again: in assembler the path ends in jumps, and a reason would cost each an instruction.
     /// O(1), no lock, no atomic read-modify-write, one entry read per frame. Any address may be

@@ -16,7 +16,7 @@ use super::config::StackConfig;
 use super::instance::{Stack, is_sane};
 use super::misuse::{Entry, Misuse};
 use super::request::{MIN_ALIGN, Owner, Request};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, PAGEBLOCK_BYTES, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::slab::{CacheId, Glance};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -38,6 +38,12 @@ pub(super) fn with_headroom(old: usize, size: usize) -> usize {
 #[inline(always)]
 fn stays(old: usize, size: usize) -> bool {
     size.wrapping_sub(old / 2) <= old - old / 2
+}
+
+/// Returns whether a block of `held` frames can have `size` bytes, with nothing to be done.
+fn block_stays(held: u32, size: usize) -> bool {
+    let fits = |frames: u32| frames <= held && held - frames <= held / 4;
+    size > classes::LARGEST && frames_of(size).is_some_and(fits)
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -157,19 +163,8 @@ impl<C: StackConfig> Stack<C> {
     /// them find. As [`usable_fast`](Self::usable_fast).
     #[inline]
     pub(super) fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
-        // `base` is set before `span`.
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        let in_reach = offset < span;
-        if !in_reach || offset & (FRAME_BYTES - 1) != 0 || self.instruments.are_on() {
-            return false;
-        }
-        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
-        if self.frames().kind(pfn) != Kind::PAGES || size <= classes::LARGEST {
-            return false;
-        }
-        let held = self.frames().link(pfn);
-        frames_of(size).is_some_and(|frames| frames <= held && held - frames <= held / 4)
+        let block = self.block_fast(address).filter(|_| !self.instruments.are_on());
+        block.is_some_and(|(_, held)| block_stays(held, size))
     }
 
     /// Moves what an object holds to another one of `size` bytes or somewhat more, by fast paths
@@ -343,10 +338,7 @@ impl<C: StackConfig> Stack<C> {
         }
         match self.owner(Entry::Realloc, object.as_ptr()) {
             Owner::Object(_) => false,
-            Owner::Pages(pfn) | Owner::Sampled(pfn) => {
-                let held = self.frames_of_block(pfn);
-                size > classes::LARGEST && frames <= held && held - frames <= held / 4
-            }
+            Owner::Pages(pfn) | Owner::Sampled(pfn) => block_stays(self.frames_of_block(pfn), size),
             Owner::Mapping(pfn) => frames == self.frames().link(pfn),
         }
     }

@@ -9,6 +9,7 @@ use super::{Column, Reason, Row, Selection};
 use crate::results::{Against, Metric, Over, Relation, Run, Target};
 use crate::statistics::{Estimate, Interval};
 use serde_json::{Value, json};
+use std::fmt;
 
 /// The verdict on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,19 @@ pub enum Success {
     Unclear(String),
     /// No sample of it was taken.
     NotRun,
+}
+
+impl fmt::Display for Success {
+    /// In words, with the reason where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Met => "met",
+            Self::Missed => "missed",
+            Self::Unclear(why) if why.is_empty() => "unclear",
+            Self::Unclear(why) => return write!(f, "unclear: {why}"),
+            Self::NotRun => "not run",
+        })
+    }
 }
 
 /// The workload of several on which a target is furthest from being met.

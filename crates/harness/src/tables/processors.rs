@@ -3,7 +3,7 @@
 //! A record is a file of JSON for each processor, made to be committed: the raw samples of a
 //! machine are gone with the machine.
 
-use super::targets::against;
+use super::targets::{against, aim, unit};
 use crate::judge::{Reached, Success, written};
 use crate::results::{self, Relation, Run};
 use crate::statistics::{Estimate, Interval};
@@ -121,36 +121,21 @@ impl Record {
 impl Figure {
     fn of(reached: &Reached<'_>, run: &Run, date: &str) -> Self {
         let target = reached.target;
-        let unit = match target.relation {
-            Relation::Ratio => "",
-            Relation::Difference => {
-                run.meta.metric(&target.metric).map_or("", |it| it.unit.as_str())
-            }
-        };
         Self {
             work: target.work.clone(),
             against: against(target),
             relation: target.relation,
-            unit: unit.to_owned(),
+            unit: unit(target, run).to_owned(),
             at_most: target.at_most,
             centre: reached.estimate.map(|it| it.centre),
             interval: reached.estimate.and_then(|it| it.interval).map(|it| [it.low, it.high]),
-            verdict: match &reached.success {
-                Success::Met => "met".to_owned(),
-                Success::Missed => "missed".to_owned(),
-                Success::Unclear(why) if why.is_empty() => "unclear".to_owned(),
-                Success::Unclear(why) => format!("unclear: {why}"),
-                Success::NotRun => "not run".to_owned(),
-            },
+            verdict: reached.success.to_string(),
             date: date.to_owned(),
         }
     }
 
     fn aim(&self) -> String {
-        match self.relation {
-            Relation::Ratio => table::figure(self.at_most),
-            Relation::Difference => format!("{:+} {}", self.at_most, self.unit),
-        }
+        aim(self.relation, self.at_most, &self.unit)
     }
 
     /// The figure and its verdict, and the aim where that was another one at the time.

@@ -29,13 +29,7 @@ pub fn of(run: &Run) -> Option<(Table, String)> {
         words("worst"),
         Entry::from("A/A"),
     ];
-    let unit = |reached: &Reached<'_>| match reached.target.relation {
-        Relation::Ratio => String::new(),
-        Relation::Difference => {
-            run.meta.metric(&reached.target.metric).map_or(String::new(), |it| it.unit.clone())
-        }
-    };
-    let rows = reached.iter().map(|reached| row(reached, &unit(reached)));
+    let rows = reached.iter().map(|reached| row(reached, unit(reached.target, run)));
     let table = Table::of(head, rows);
     let count = |is: fn(&Success) -> bool| reached.iter().filter(|it| is(&it.success)).count();
     let (met, missed) = (count(|it| *it == Success::Met), count(|it| *it == Success::Missed));
@@ -66,16 +60,29 @@ fn row(reached: &Reached<'_>, unit: &str) -> Vec<Entry> {
     vec![
         words(&target.work),
         words(against(target)),
-        Entry::from(match target.relation {
-            Relation::Ratio => table::figure(target.at_most),
-            Relation::Difference => format!("{:+} {unit}", target.at_most),
-        }),
+        Entry::from(aim(target.relation, target.at_most, unit)),
         Entry::from(value),
         verdict(success),
         words(peers),
         words(worst.unwrap_or_default()),
         Entry::from(shown(reached.noise)),
     ]
+}
+
+/// Returns the unit of a target's figures; ratios have none.
+pub(super) fn unit<'a>(target: &Target, run: &'a Run) -> &'a str {
+    match target.relation {
+        Relation::Ratio => "",
+        Relation::Difference => run.meta.metric(&target.metric).map_or("", |it| &it.unit),
+    }
+}
+
+/// Writes what is to be reached.
+pub(super) fn aim(relation: Relation, at_most: f64, unit: &str) -> String {
+    match relation {
+        Relation::Ratio => table::figure(at_most),
+        Relation::Difference => format!("{at_most:+} {unit}"),
+    }
 }
 
 pub(super) fn against(target: &Target) -> String {
@@ -90,12 +97,11 @@ pub(super) fn against(target: &Target) -> String {
 }
 
 fn verdict(success: &Success) -> Entry {
+    let text = success.to_string();
     match success {
-        Success::Met => Entry { tone: Tone::Better, ..Entry::from("met") },
-        Success::Missed => Entry { tone: Tone::Worse, ..Entry::from("missed") },
-        Success::Unclear(why) if why.is_empty() => words("unclear"),
-        Success::Unclear(why) => words(format!("unclear: {why}")),
-        Success::NotRun => words("not run"),
+        Success::Met => Entry { tone: Tone::Better, ..Entry::from(text) },
+        Success::Missed => Entry { tone: Tone::Worse, ..Entry::from(text) },
+        Success::Unclear(_) | Success::NotRun => words(text),
     }
 }
 
