@@ -1,6 +1,7 @@
 //! With which status the command ends.
 
 use quarry_harness::Usage;
+use quarry_harness::merge::Missing;
 use std::io::{self, Write};
 
 /// Exit status where something is wrong with how the command was called; nothing has run. The same
@@ -8,6 +9,10 @@ use std::io::{self, Write};
 pub(crate) const EXIT_USAGE: i32 = 2;
 /// Exit status where something went wrong when it ran.
 const EXIT_FAILURE: i32 = 1;
+
+/// Exit status of `quarry lab merge` where shards are missing or were not finished: those that it
+/// names can be taken again.
+const EXIT_MISSING: i32 = 3;
 
 /// Exit status of a result, whose error is printed.
 pub(crate) fn report(result: anyhow::Result<()>) -> i32 {
@@ -23,7 +28,11 @@ pub(crate) fn report(result: anyhow::Result<()>) -> i32 {
 }
 
 fn exit_status_of(error: &anyhow::Error) -> i32 {
-    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_FAILURE }
+    match error.is::<Missing>() {
+        true => EXIT_MISSING,
+        false if Usage::is_cause_of(error) => EXIT_USAGE,
+        false => EXIT_FAILURE,
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -275,6 +275,7 @@ fn experiment(
         warm_up: true,
         enough: Some(enough(request.runs)),
         seed: request.seed,
+        shard: None,
         out: request.out.clone(),
         sampler: Box::new(program),
     };

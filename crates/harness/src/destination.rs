@@ -5,7 +5,9 @@ use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// The rule for a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,18 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     // A file without a name in it, which is gone at once.
     tempfile::tempfile_in(place).map_err(refusal)?;
     Ok(())
+}
+
+/// Makes a folder beside its later place, with a name that begins with `prefix` and whose end nobody
+/// else has. It stays if the process ends before it is renamed: what it has can be looked at. Who
+/// may read it is what the process says of every file, and not its user alone.
+///
+/// # Errors
+/// What the system says.
+pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o777)).disable_cleanup(true);
+    builder.tempdir_in(parent)
 }
 
 /// The error of a folder for temporary files in which nothing can be made. The system's own text

@@ -4,13 +4,14 @@ use crate::blocks::{self, Step};
 use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{
-    Meta, Metric, Origin, Run, RunDirectory, SCHEMA, Sample, Stdin, Target, Variant, Workload,
+    self, Begun, Meta, Metric, Origin, PartDirectory, Run, RunDirectory, SCHEMA, Sample, Stdin,
+    Target, Variant, Workload,
 };
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
-use anyhow::{Result, anyhow};
+use crate::shard::{Part, Shard};
+use crate::usage::Usage;
+use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,7 +49,10 @@ pub struct Experiment {
     pub enough: Option<Stop>,
     /// Seed of the order; `None` takes it from the clock.
     pub seed: Option<u64>,
-    /// Results directory; `None` writes nothing.
+    /// The part that is to be taken; `None` is all of it. A shard needs a seed that others share,
+    /// a results directory, and a fixed number of rounds.
+    pub shard: Option<Shard>,
+    /// Results directory, of a shard the one that has them all; `None` writes nothing.
     pub out: Option<PathBuf>,
     /// Takes the samples.
     pub sampler: Box<dyn Sampler>,
@@ -90,17 +94,16 @@ impl Experiment {
     /// work counts as failed.
     ///
     /// # Errors
-    /// If the results directory cannot be made or written, or the experiment contradicts itself.
+    /// If the results directory cannot be made or written, or the experiment contradicts itself; of
+    /// a shard, that it has no sample, or that others in the directory are of another run.
     pub fn conduct(self) -> Result<Run> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
-        let (rounds, first) = (self.rounds, u32::from(!self.warm_up));
         let mut conductor = Conductor {
             sampler: self.sampler,
-            random: StdRng::seed_from_u64(seed),
             start: Instant::now(),
             progress: progress_bar(),
-            warm_ups: 1 - first as usize,
-            directory: None,
+            warm_ups: usize::from(self.warm_up),
+            output: Output::Nothing,
             run: Run {
                 meta: Meta {
                     schema: SCHEMA.to_owned(),
@@ -116,6 +119,7 @@ impl Experiment {
                     strict: self.strict,
                     options: self.options,
                     origin: Some(self.origin),
+                    part: self.shard.map(|shard| Part { shard, warm_up: self.warm_up }),
                     environment: Environment {
                         findings: doctor::brief(),
                         ..Environment::capture()
@@ -127,11 +131,19 @@ impl Experiment {
         };
         let meta = &conductor.run.meta;
         meta.validate().map_err(|fault| anyhow!("{}: {fault}", meta.experiment))?;
-        conductor.directory =
-            self.out.map(|place| RunDirectory::create(&place, meta)).transpose()?;
-        conductor.expect(rounds as usize);
-        for round in first..=rounds {
-            let goes_on = conductor.round(round)?;
+        let shape = meta.shape(self.warm_up);
+        if let (Some(shard), 0) = (self.shard, shape.counted()) {
+            let runs = u64::from(shape.rounds) * shape.blocks as u64;
+            bail!(Usage(format!("--shard {shard}: there is no more to share out than {runs}")));
+        }
+        match Output::begin(self.out, meta)? {
+            Opened::New(output) => conductor.output = output,
+            Opened::There(run) => return Ok(run),
+        }
+        conductor.expect(self.rounds as usize);
+        let mut goes_on = true;
+        for (round, steps) in shape.schedule() {
+            goes_on = conductor.round(round, steps)?;
             let enough = self.enough.as_ref().map(|enough| enough(&conductor.run));
             if let Some(Enough::No { expected: Some(expected) }) = enough {
                 conductor.expect(expected);
@@ -141,28 +153,85 @@ impl Experiment {
             }
         }
         conductor.progress.finish_and_clear();
+        if goes_on {
+            conductor.output.finish()?;
+        }
         Ok(conductor.run)
+    }
+}
+
+/// The place to which samples go.
+enum Output {
+    /// None.
+    Nothing,
+    /// A directory of a whole run.
+    Run(RunDirectory),
+    /// A directory of a shard.
+    Part(Box<PartDirectory>),
+}
+
+/// An output to begin with.
+enum Opened {
+    /// It is empty.
+    New(Output),
+    /// All of the run has been taken before.
+    There(Run),
+}
+
+impl Output {
+    fn begin(place: Option<PathBuf>, meta: &Meta) -> Result<Opened> {
+        let begun = match (place, meta.part) {
+            (None, None) => return Ok(Opened::New(Self::Nothing)),
+            (None, Some(Part { shard, .. })) => bail!(Usage(format!(
+                "--shard {shard}: a shard that is not recorded is of no use; say --out DIR"
+            ))),
+            (Some(place), None) => {
+                return Ok(Opened::New(Self::Run(RunDirectory::create(&place, meta)?)));
+            }
+            (Some(place), Some(part)) => PartDirectory::begin(&place, part.shard, meta)?,
+        };
+        Ok(match begun {
+            Begun::New(directory) => Opened::New(Self::Part(Box::new(directory))),
+            Begun::There(place) => {
+                let mut run = results::read(&place)?;
+                run.warnings.push("taken before: nothing was measured now".to_owned());
+                Opened::There(run)
+            }
+        })
+    }
+
+    fn append(&mut self, sample: &Sample) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Run(directory) => directory.append(sample),
+            Self::Part(directory) => directory.append(sample),
+        }
+    }
+
+    /// Ends a run that was taken to its end.
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Nothing | Self::Run(_) => Ok(()),
+            Self::Part(directory) => directory.finish().map(drop),
+        }
     }
 }
 
 /// A run that is being taken.
 struct Conductor {
     sampler: Box<dyn Sampler>,
-    random: StdRng,
     start: Instant,
     progress: ProgressBar,
     warm_ups: usize,
-    directory: Option<RunDirectory>,
+    output: Output,
     run: Run,
 }
 
 impl Conductor {
     /// Takes one round. Returns whether the run goes on: it ends where it was interrupted.
-    fn round(&mut self, round: u32) -> Result<bool> {
+    fn round(&mut self, round: u32, steps: Vec<Step>) -> Result<bool> {
         let tasks = self.run.meta.tasks.clone();
-        let blocks = self.run.meta.workloads.len() * tasks.len();
-        let variants = self.run.meta.variants.len();
-        for Step { block, variant } in blocks::round(blocks, variants, &mut self.random) {
+        for Step { block, variant } in steps {
             let (workload, tasks) = (block / tasks.len(), tasks[block % tasks.len()]);
             let key = SampleKey { round, workload, tasks, variant };
             match self.sampler.sample(key) {
@@ -198,18 +267,18 @@ impl Conductor {
             }
             Err(failure) => sample.failure = Some(failure),
         }
-        if let Some(directory) = &mut self.directory {
-            directory.append(&sample)?;
-        }
+        self.output.append(&sample)?;
         self.run.samples.push(sample);
         Ok(())
     }
 
     /// Tells the progress bar how many rounds there will be.
     fn expect(&self, rounds: usize) {
-        let Meta { workloads, tasks, variants, .. } = &self.run.meta;
-        let cells = workloads.len() * tasks.len() * variants.len();
-        self.progress.set_length(((rounds + self.warm_ups) * cells) as u64);
+        let meta = &self.run.meta;
+        let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
+        let all = (rounds + self.warm_ups) * cells;
+        let shards = meta.part.map_or(1, |part| part.shard.of() as usize);
+        self.progress.set_length(all.div_ceil(shards) as u64);
     }
 }
 
@@ -245,6 +314,7 @@ mod tests {
             warm_up: true,
             enough: None,
             seed: Some(3),
+            shard: None,
             out: None,
             sampler: Box::new(sampler),
         }

@@ -7,10 +7,12 @@
 //! sampler      what takes one sample
 //! options      options of every experiment
 //! blocks       in which order samples are taken: randomised complete blocks
+//! shard        one part of a run that several processes take
 //! launch       starts processes
 //! proc         memory of processes and of the machine
 //! watch        samples whose memory their parent reads while they run
 //! results      every raw sample of a run in a directory, and what is to know of it
+//! merge        `quarry lab merge`: shards joined into one results directory
 //! statistics   descriptions of samples, and the one estimator of differences
 //! judge        who is better, and what was reached: every judgement on a run
 //! table        a table for a terminal or a page, and how numbers are written
@@ -34,6 +36,7 @@ pub mod environment;
 pub mod experiment;
 pub mod judge;
 pub mod launch;
+pub mod merge;
 pub mod nearest;
 pub mod options;
 pub mod picture;
@@ -41,6 +44,7 @@ pub mod proc;
 pub mod report;
 pub mod results;
 pub mod sampler;
+pub mod shard;
 pub mod statistics;
 pub mod table;
 pub mod tables;

@@ -1,9 +1,11 @@
 //! The options that every experiment has, with its own defaults.
 
+use crate::destination;
 use crate::experiment::Experiment;
 use crate::nearest;
 use crate::results::{self, Metric, Origin, Variant, Workload};
 use crate::sampler::Sampler;
+use crate::shard::Shard;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -60,6 +62,10 @@ pub struct Common<D: Defaults> {
     /// Seed of the order of samples [default: from the clock].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Take only this part of the run, such as 2/8, into a directory of its own in --out; `quarry
+    /// lab merge` joins the parts.
+    #[arg(long, value_name = "K/N", requires_all = ["seed", "out"])]
+    pub shard: Option<Shard>,
     #[arg(skip)]
     defaults: PhantomData<D>,
 }
@@ -112,6 +118,7 @@ impl<D: Defaults> Common<D> {
             warm_up: true,
             enough: None,
             seed: self.seed,
+            shard: self.shard,
             out: self.out.clone(),
             sampler: Box::new(sampler),
         })
@@ -123,7 +130,11 @@ impl<D: Defaults> Common<D> {
     /// A number of tasks that the experiment cannot run, a results directory that cannot be one.
     pub fn check_early(&self) -> Result<()> {
         self.tasks()?;
-        self.out.as_deref().map_or(Ok(()), results::prepare)
+        match (&self.out, self.shard) {
+            (None, _) => Ok(()),
+            (Some(place), None) => results::prepare(place),
+            (Some(place), Some(_)) => destination::folder("--out", place),
+        }
     }
 
     /// The numbers of tasks, each once.

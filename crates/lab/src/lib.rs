@@ -30,6 +30,7 @@ use clap::Subcommand;
 use quarry_compare::FindLibrary;
 use quarry_harness::doctor::DoctorArgs;
 use quarry_harness::launch::SampleArgs;
+use quarry_harness::merge::MergeArgs;
 use quarry_harness::report::ReportArgs;
 use quarry_harness::tables::{CompareArgs, TargetsArgs};
 use std::io::Write;
@@ -45,6 +46,8 @@ pub enum LabCommand {
         #[command(subcommand)]
         experiment: experiments::Chosen,
     },
+    /// Join the shards of a run.
+    Merge(MergeArgs),
     /// Print the tables of results directories.
     Compare(CompareArgs),
     /// Print what was reached of the targets on each processor.
@@ -63,6 +66,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
+        LabCommand::Merge(merge) => merge.run(out),
         LabCommand::Compare(compare) => compare.run(out),
         LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),

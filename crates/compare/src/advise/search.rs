@@ -169,6 +169,7 @@ impl Search<'_> {
             warm_up: false,
             enough: Some(self.until_deadline(is_test)),
             seed: Some(seed),
+            shard: None,
             out: None,
             sampler: Box::new(sample),
         };

@@ -48,6 +48,17 @@ impl RunDirectory {
     }
 }
 
+impl RunDirectory {
+    /// Waits until every sample is where a loss of power leaves it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let synced = self.samples.sync_all();
+        synced.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
+    }
+}
+
 /// Makes the directory, where it is not there.
 ///
 /// # Errors

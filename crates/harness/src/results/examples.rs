@@ -45,6 +45,7 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
         strict: false,
         options: BTreeMap::new(),
         origin: None,
+        part: None,
         environment: Environment::capture(),
     };
     Run { meta, samples, warnings: Vec::new() }

@@ -1,7 +1,9 @@
 //! The description of a run: everything that a reader of its samples has to know.
 
-use super::{Measurement, Metric, Origin, Target};
+use super::{Measurement, Metric, Origin, Sample, Target};
+use crate::blocks::Shape;
 use crate::environment::Environment;
+use crate::shard::Part;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -122,6 +124,9 @@ pub struct Meta {
     /// When it was taken, and by which command; runs that were recorded early do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// Which part of the run this is, where it is not all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// The machine.
     pub environment: Environment,
 }
@@ -156,6 +161,28 @@ impl Meta {
     pub fn copy(&self) -> Option<&Variant> {
         let is_copy = |variant: &&Variant| variant.copy_of.as_ref() == Some(&self.baseline);
         self.variants.iter().find(is_copy)
+    }
+
+    /// What decides in which order its samples are taken; `warm_up` says whether a round comes
+    /// before the first that counts.
+    pub fn shape(&self, warm_up: bool) -> Shape {
+        Shape {
+            seed: self.seed,
+            blocks: self.workloads.len() * self.tasks.len(),
+            variants: self.variants.len(),
+            rounds: self.rounds,
+            warm_up,
+            shard: self.part.map(|part| part.shard),
+        }
+    }
+
+    /// Where a sample stands: its round, its block in a [`Shape`], and its variant. `None` if it is
+    /// none of this run.
+    pub fn place_of(&self, sample: &Sample) -> Option<(u32, usize, usize)> {
+        let workload = self.workloads.iter().position(|it| it.name == sample.workload)?;
+        let tasks = self.tasks.iter().position(|it| *it == sample.tasks)?;
+        let variant = self.variants.iter().position(|it| it.name == sample.variant)?;
+        Some((sample.round, workload * self.tasks.len() + tasks, variant))
     }
 
     /// Checks what every reader relies on: names are unique, the baseline and the originals of

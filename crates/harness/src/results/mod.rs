@@ -15,13 +15,15 @@
 //! over time is a sample's [`Timeline`].
 //!
 //! A directory is never overwritten. A last line without its end, as a kill leaves it, is left out
-//! with a warning; everything else that is damaged or foreign is an error with file and line.
+//! with a warning; a shard that was cut off is never complete; everything else that is damaged or foreign is an error with file and line.
 
+mod difference;
 mod directory;
 pub mod examples;
 mod meta;
 mod metric;
 pub mod origin;
+mod part_directory;
 mod run;
 mod sample;
 mod target;
@@ -30,6 +32,7 @@ pub use directory::{RunDirectory, prepare, read};
 pub use meta::{EARLIER_SCHEMA, Meta, SCHEMA, Variant, Verify, Workload};
 pub use metric::{Direction, Metric};
 pub use origin::{Origin, Stdin};
+pub use part_directory::{Begun, End, PartDirectory, below, read_end};
 pub use run::{Cell, Run};
 pub use sample::{Measurement, Reading, Sample, Timeline};
 pub use target::{Against, Over, Relation, Target};

@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Options that only say where results go: whoever repeats a command has places of their own.
-const PLACES: [&str; 8] = [
+/// Options that only say where results go, or which of them this process takes: whoever repeats a
+/// command has places of their own, and repeats all of it.
+const PLACES: [&str; 9] = [
     "--out",
+    "--shard",
     "--json",
     "--html",
     "--output",
@@ -118,7 +120,7 @@ pub fn joined(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// Drops options up to `--` that say where results go, and the directory of the executable.
+/// Drops options up to `--` that are [`PLACES`], and the directory of the executable.
 fn without_places(words: Vec<String>) -> Vec<String> {
     let mut kept = Vec::with_capacity(words.len());
     let mut words = words.into_iter();
@@ -151,7 +153,17 @@ mod tests {
 
     #[test]
     fn commands_are_quoted_and_say_nothing_of_places() {
-        let taken = words(&["/x/quarry", "compare", "--out", "a", "--html=b", "--runs", "7", "--"]);
+        let taken = words(&[
+            "/x/quarry",
+            "compare",
+            "--out",
+            "a",
+            "--shard=1/2",
+            "--html=b",
+            "--runs",
+            "7",
+            "--",
+        ]);
         let program = words(&["sh", "-c", "echo 'it''s' --out c", "--out", "d"]);
         let command = without_places([taken, program].concat());
         let origin = Origin { command, ..Origin::default() };

@@ -1,6 +1,6 @@
 //! The registry's view of an experiment: its options, how it is made a value, how it is run.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Command};
 use quarry_compare::contenders::{self, Contender};
 use quarry_compare::{FindLibrary, Interrupt};
@@ -9,7 +9,9 @@ use quarry_harness::launch::WorkKind;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::Run;
 use std::io::Write;
+use std::path::Path;
 use std::rc::Rc;
+use std::{env, fs};
 
 /// Options from which an experiment is made. Its docstring is the experiment's help.
 pub(crate) trait Plan: Args + 'static {
@@ -91,7 +93,32 @@ impl Staged {
     pub(crate) fn ready(
         stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,
     ) -> Ready {
-        Box::new(|lab| stage(lab)?.map_or(Ok(()), |staged| staged.conduct(lab.out)))
+        Box::new(|lab| match stage(lab)? {
+            Some(staged) if staged.experiment.shard.is_some() => {
+                staged.identified(lab)?.conduct(lab.out)
+            }
+            Some(staged) => staged.conduct(lab.out),
+            None => Ok(()),
+        })
+    }
+
+    /// Records what this machine runs byte by byte: a version can be the same of two builds, and
+    /// shards of different builds are no parts of one run.
+    fn identified(mut self, lab: &Lab<'_>) -> Result<Self> {
+        let this = env::current_exe().context("the file of this command")?;
+        let mut add = |what: &str, file: &Path| -> Result<()> {
+            let bytes = fs::read(file).with_context(|| file.display().to_string())?;
+            let sum = crc32fast::hash(&bytes);
+            let text = format!("{} bytes, CRC-32 {sum:08x}", bytes.len());
+            self.experiment.options.insert(format!("file of {what}"), text);
+            Ok(())
+        };
+        add("the command", &this)?;
+        // An experiment without the library does not need it.
+        if let Ok(library) = (lab.find_library)() {
+            add("the library", &library)?;
+        }
+        Ok(self)
     }
 
     /// Takes the samples and prints the tables; fails afterwards where something is missing.
@@ -99,7 +126,14 @@ impl Staged {
         let about = self.experiment.about.clone();
         let run = self.experiment.conduct()?;
         writeln!(out, "{}", run.head(&about))?;
-        (self.print)(&run, out)?;
+        for warning in &run.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        match run.meta.part {
+            // Tables of one shard would have gaps where the others have samples.
+            Some(part) => writeln!(out, "shard {}: {} samples", part.shard, run.samples.len())?,
+            None => (self.print)(&run, out)?,
+        }
         if self.interrupt.is_some_and(|it| it.signal().is_some()) {
             bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
         }

@@ -1,0 +1,84 @@
+//! `quarry lab merge`: the shards of a run, joined into one results directory.
+//!
+//! ```text
+//! found   which shards are there, and which of them are complete
+//! joined  the run that they are parts of
+//! ```
+//!
+//! The directory that comes out is one as `quarry lab run --out` makes it, with every sample in the
+//! place that it has in a run that was never shared out. What reads results knows no shards.
+
+mod found;
+mod joined;
+
+use crate::destination;
+use crate::results::{self, RunDirectory};
+use anyhow::{Context, Result};
+use clap::Args;
+use found::Found;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Join the shards of a run.
+///
+/// Shards have to be of one run: the same command, seed, versions of everything that is compared,
+/// and machines that can be compared. What differs is named, and nothing is written. If shards are
+/// missing or were not finished, these are named, nothing is written, and the exit status is 3.
+#[derive(Args)]
+pub struct MergeArgs {
+    /// Shards that `quarry lab run .. --shard K/N --out DIR` has made, or the directories that have
+    /// them.
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Directory of the whole run. It must be new or empty.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// The shards that are missing. A program that looks at exit statuses can have them taken again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub String);
+
+impl MergeArgs {
+    /// Reads the shards and writes the run; `out` is told where it is.
+    ///
+    /// # Errors
+    /// One of usage, where shards do not belong together; [`Missing`]; what is damaged or cannot be
+    /// written; the failures of samples, after everything is written.
+    pub fn run(self, out: &mut dyn Write) -> Result<()> {
+        results::prepare(&self.out)?;
+        let found = Found::look(&self.directories)?;
+        let of = found.parts.len();
+        let run = joined::join(found)?;
+        write(&self.out, &run)?;
+        for warning in &run.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+        let (samples, place) = (run.samples.len(), self.out.display());
+        writeln!(out, "{of} shards, {samples} samples: {place}")?;
+        run.expect_no_failures()
+    }
+}
+
+/// Writes a run at once: nobody sees half of it.
+fn write(place: &Path, run: &results::Run) -> Result<()> {
+    let cannot = || format!("--out {}: cannot be written", place.display());
+    let parent = place.canonicalize().with_context(cannot)?;
+    let parent = parent.parent().unwrap_or(&parent);
+    let mut partial = destination::partial(parent, "merge.partial-").with_context(cannot)?;
+    partial.disable_cleanup(false);
+    let mut directory = RunDirectory::create(partial.path(), &run.meta)?;
+    for sample in &run.samples {
+        directory.append(sample)?;
+    }
+    directory.sync()?;
+    // A directory takes the place of an empty one in one step.
+    fs::rename(partial.path(), place).with_context(cannot)?;
+    partial.disable_cleanup(true);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! The directory of one shard: made under another name, and named as a whole when it is one.
+//!
+//! ```text
+//! DIR/shard-2-of-8.partial-XXXXXX   is being taken, or was when its process ended
+//! DIR/shard-2-of-8                  complete
+//!     meta.json, samples.jsonl      as in every results directory
+//!     shard.json                    which shard it is and how many samples it has; written last
+//! ```
+//!
+//! The name changes in one step, so that a shard that was killed never looks complete, and two
+//! processes that take the same one never write into one directory: the first that is done wins.
+
+use super::{Meta, RunDirectory, Sample, read};
+use crate::destination;
+use crate::shard::Shard;
+use crate::usage::Usage;
+use anyhow::{Context, Result, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const END: &str = "shard.json";
+const SCHEMA: &str = "quarry-shard/1";
+/// Between the name of a shard and letters at random, until it is complete.
+const PARTIAL: &str = ".partial-";
+
+/// `shard.json`: what makes a directory a complete shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Version of the layout.
+    pub schema: String,
+    /// Which shard it is.
+    pub shard: Shard,
+    /// Samples in `samples.jsonl`.
+    pub samples: u64,
+}
+
+/// How taking a shard begins.
+#[derive(Debug)]
+pub enum Begun {
+    /// Somebody took it before: its directory.
+    There(PathBuf),
+    /// It is to be taken.
+    New(PartDirectory),
+}
+
+/// The directory of a shard that is being taken.
+#[derive(Debug)]
+pub struct PartDirectory {
+    /// Where all shards of the run are.
+    parent: PathBuf,
+    shard: Shard,
+    directory: RunDirectory,
+    partial: TempDir,
+    /// Tells others that somebody is at work; the kernel unlocks it when this process ends.
+    _lock: Flock<File>,
+    samples: u64,
+}
+
+impl PartDirectory {
+    /// Begins `shard` in `parent`, unless it is there already. What a process that has ended left
+    /// of the same shard is removed: a shard that was cut off begins anew.
+    ///
+    /// # Errors
+    /// One of usage, where shards of another run are there, with what differs; what cannot be
+    /// written.
+    pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
+        destination::folder("--out", parent)?;
+        let cannot = || format!("--out {}: cannot be written", parent.display());
+        // While others look, nobody makes or removes anything.
+        let looking = File::open(parent).with_context(cannot)?;
+        let _looking = lock(looking, FlockArg::LockExclusive).with_context(cannot)?;
+        for place in below(parent)? {
+            if is_complete(&place) {
+                expect_one_run(meta, &place)?;
+            }
+        }
+        let place = parent.join(name(shard));
+        if is_complete(&place) {
+            return Ok(Begun::There(place));
+        }
+        remove_abandoned(parent, shard).with_context(cannot)?;
+        let prefix = name(shard) + PARTIAL;
+        let partial = destination::partial(parent, &prefix).with_context(cannot)?;
+        let own = File::open(partial.path()).with_context(cannot)?;
+        let lock = lock(own, FlockArg::LockExclusiveNonblock).with_context(cannot)?;
+        let directory = RunDirectory::create(partial.path(), meta)?;
+        let parent = parent.to_owned();
+        Ok(Begun::New(Self { parent, shard, directory, partial, _lock: lock, samples: 0 }))
+    }
+
+    /// Adds a sample.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        self.samples += 1;
+        self.directory.append(sample)
+    }
+
+    /// Makes the shard complete, and returns its directory. Where somebody else was faster, theirs
+    /// stays and this one is dropped.
+    ///
+    /// # Errors
+    /// If it cannot be written or renamed.
+    pub fn finish(mut self) -> Result<PathBuf> {
+        let end = End { schema: SCHEMA.to_owned(), shard: self.shard, samples: self.samples };
+        let file = self.partial.path().join(END);
+        let cannot = || format!("cannot write {}", file.display());
+        self.directory.sync()?;
+        fs::write(&file, serde_json::to_string(&end)? + "\n").with_context(cannot)?;
+        File::open(&file).and_then(|file| file.sync_all()).with_context(cannot)?;
+        let place = self.parent.join(name(self.shard));
+        match fs::rename(self.partial.path(), &place) {
+            Ok(()) => File::open(&self.parent).and_then(|it| it.sync_all()).with_context(cannot)?,
+            Err(_) if is_complete(&place) => self.partial.disable_cleanup(false),
+            Err(error) => bail!("cannot name a shard {}: {error}", place.display()),
+        }
+        Ok(place)
+    }
+}
+
+/// Checks that a complete shard at `place` is one of the run of `meta`.
+fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
+    let other = read(place)?.meta;
+    let differences = meta.differences(&other);
+    ensure!(
+        differences.is_empty(),
+        Usage(format!(
+            "{}: a shard of another run: {}; accepted: a directory of this run's shards alone",
+            place.display(),
+            differences.join("; ")
+        ))
+    );
+    Ok(())
+}
+
+/// Removes what is left of a shard that nobody is taking any more.
+fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
+    let prefix = name(shard) + PARTIAL;
+    for place in below(parent)? {
+        let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&prefix));
+        if is_its && lock(File::open(&place)?, FlockArg::LockExclusiveNonblock).is_ok() {
+            fs::remove_dir_all(&place)?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(file: File, how: FlockArg) -> Result<Flock<File>> {
+    Flock::lock(file, how).map_err(|(_, error)| error.into())
+}
+
+/// The name of a complete shard.
+fn name(shard: Shard) -> String {
+    format!("shard-{}-of-{}", shard.number(), shard.of())
+}
+
+/// The directories of shards in `parent`, complete or not, in the order of their names.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn below(parent: &Path) -> Result<Vec<PathBuf>> {
+    let cannot = || parent.display().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        if entry.file_name().to_string_lossy().starts_with("shard-") && entry.path().is_dir() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_complete(place: &Path) -> bool {
+    place.join(END).exists()
+}
+
+/// Reads what says that a shard is complete; `None` where it was not finished.
+///
+/// # Errors
+/// File and line of what is damaged or of another version.
+pub fn read_end(place: &Path) -> Result<Option<End>> {
+    let path = place.join(END);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| path.display().to_string())?,
+    };
+    let end: End = serde_json::from_str(&text).with_context(|| format!("{}:1", path.display()))?;
+    let End { schema, .. } = &end;
+    ensure!(schema == SCHEMA, "{}:1: schema {schema}; this lab reads {SCHEMA}", path.display());
+    Ok(Some(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::examples::run;
+    use crate::shard::Part;
+
+    fn meta(shard: Shard) -> Meta {
+        let mut meta = run("a", &[("a", &[Some(1.0)])]).meta;
+        meta.part = Some(Part { shard, warm_up: false });
+        meta
+    }
+
+    fn begin(parent: &Path, shard: Shard) -> PartDirectory {
+        match PartDirectory::begin(parent, shard, &meta(shard)).unwrap() {
+            Begun::New(directory) => directory,
+            Begun::There(place) => panic!("{} is there", place.display()),
+        }
+    }
+
+    fn names(parent: &Path) -> Vec<String> {
+        let name = |it: PathBuf| it.file_name().unwrap().to_string_lossy().into_owned();
+        below(parent).unwrap().into_iter().map(name).collect()
+    }
+
+    fn second() -> Shard {
+        "2/8".parse().unwrap()
+    }
+
+    #[test]
+    fn a_shard_has_its_name_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let parent = folder.path().join("deep/run");
+        let mut directory = begin(&parent, second());
+        let sample = run("a", &[("a", &[Some(1.0)])]).samples.remove(0);
+        directory.append(&sample).unwrap();
+        assert!(names(&parent)[0].starts_with("shard-2-of-8.partial-"), "{:?}", names(&parent));
+        assert_eq!(read_end(&below(&parent).unwrap()[0]).unwrap(), None);
+        let place = directory.finish().unwrap();
+        assert_eq!(names(&parent), ["shard-2-of-8"]);
+        let end = read_end(&place).unwrap().unwrap();
+        assert_eq!((end.shard, end.samples), (second(), 1));
+        assert_eq!(read(&place).unwrap().samples, [sample]);
+        let again = PartDirectory::begin(&parent, second(), &meta(second())).unwrap();
+        assert!(matches!(again, Begun::There(there) if there == place));
+        fs::write(place.join(END), "{\"schema\":\"x\",\"shard\":\"2/8\",\"samples\":1}").unwrap();
+        assert!(read_end(&place).unwrap_err().to_string().contains("schema x; this lab reads"));
+    }
+
+    #[test]
+    fn what_was_cut_off_begins_anew_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let third = begin(folder.path(), "3/8".parse().unwrap());
+        drop(begin(folder.path(), second()));
+        drop(third);
+        let left = names(folder.path());
+        assert_eq!(left.len(), 2, "{left:?}");
+        let again = begin(folder.path(), second());
+        let now = names(folder.path());
+        assert!(now.len() == 2 && now[0] != left[0] && now[1] == left[1], "{left:?} {now:?}");
+        again.finish().unwrap();
+    }
+
+    #[test]
+    fn of_two_who_take_the_same_shard_the_first_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, mut two) = (begin(folder.path(), second()), begin(folder.path(), second()));
+        assert_eq!(names(folder.path()).len(), 2, "who is at work is left alone");
+        two.append(&run("a", &[("a", &[Some(1.0)])]).samples[0]).unwrap();
+        let place = two.finish().unwrap();
+        assert_eq!(one.finish().unwrap(), place);
+        assert_eq!(names(folder.path()), ["shard-2-of-8"]);
+        assert_eq!(read_end(&place).unwrap().unwrap().samples, 1);
+    }
+
+    #[test]
+    fn shards_of_another_run_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        begin(folder.path(), "1/8".parse().unwrap()).finish().unwrap();
+        let other = Meta { seed: 99, ..meta(second()) };
+        let error = PartDirectory::begin(folder.path(), second(), &other).unwrap_err();
+        assert!(Usage::is_cause_of(&error));
+        let expected = "shard-1-of-8: a shard of another run: seed 99, not 1; accepted: ";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
