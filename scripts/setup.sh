@@ -2,7 +2,7 @@
 # Installs from Debian what is needed and missing; without anything missing it touches nothing and
 # needs neither root nor a network.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | deb | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|test" ;;
+    build | demo | peers | programs | foreign | deb | slurm | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test" ;;
 esac
 
 # Servers lie where users do not look.
@@ -33,7 +33,13 @@ need() {
 need 'has_command cc' gcc
 need 'has_command objcopy' binutils
 need 'test -e /usr/include/stdio.h' libc6-dev
-if [[ $purpose != build && $purpose != deb ]]; then
+if [[ $purpose == slurm ]]; then
+    need 'has_command slurmctld' slurmctld
+    need 'has_command slurmd' slurmd
+    need 'has_command sbatch' slurm-client
+    need 'has_command munged' munge
+fi
+if [[ $purpose != build && $purpose != deb && $purpose != slurm ]]; then
     need 'has_command redis-server' redis-server
     need 'has_command redis-benchmark' redis-tools
     need 'has_command sqlite3' sqlite3

@@ -39,6 +39,7 @@ steps=(
     "bench      experiments run and print their tables"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
+    "slurm      a sweep as a job array that loses a shard, on a cluster of one node"
     "licences   licences, bans and sources of all packages"
 )
 # These wait more than they compute or keep one CPU busy: they run beside the steps after them, and
@@ -133,6 +134,9 @@ step_outside() {
 step_model() { scripts/model.sh; }
 
 step_checker() { scripts/check-core.sh; }
+
+# It skips itself where Slurm cannot be installed.
+step_slurm() { scripts/slurm.sh; }
 
 step_licences() {
     if cargo deny --version > /dev/null 2>&1; then

@@ -10,6 +10,8 @@ mod options;
 #[cfg(feature = "pages")]
 mod pages;
 mod program;
+#[cfg(test)]
+mod recipes;
 mod run;
 mod slabinfo;
 mod top;

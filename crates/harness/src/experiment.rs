@@ -138,7 +138,7 @@ impl Experiment {
         }
         match Output::begin(self.out, meta)? {
             Opened::New(output) => conductor.output = output,
-            Opened::There(run) => return Ok(run),
+            Opened::There(run) => return Ok(*run),
         }
         conductor.expect(self.rounds as usize);
         let mut goes_on = true;
@@ -175,7 +175,7 @@ enum Opened {
     /// It is empty.
     New(Output),
     /// All of the run has been taken before.
-    There(Run),
+    There(Box<Run>),
 }
 
 impl Output {
@@ -195,7 +195,7 @@ impl Output {
             Begun::There(place) => {
                 let mut run = results::read(&place)?;
                 run.warnings.push("taken before: nothing was measured now".to_owned());
-                Opened::There(run)
+                Opened::There(Box::new(run))
             }
         })
     }

@@ -14,6 +14,7 @@ mod real_programs;
 mod replay;
 mod report;
 mod run;
+mod sharding;
 mod support;
 mod usage;
 mod zone;

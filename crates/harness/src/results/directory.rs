@@ -49,6 +49,16 @@ impl RunDirectory {
 }
 
 impl RunDirectory {
+    /// Opens the file once more to which samples are appended.
+    pub(super) fn again(&self) -> Result<File> {
+        Self::open(&self.place).with_context(|| self.place.display().to_string())
+    }
+
+    /// Opens the file to which samples were appended at `place`.
+    pub(super) fn open(place: &Path) -> std::io::Result<File> {
+        OpenOptions::new().append(true).open(place.join(SAMPLES))
+    }
+
     /// Waits until every sample is where a loss of power leaves it.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ use tempfile::TempDir;
 
 const END: &str = "shard.json";
 const SCHEMA: &str = "quarry-shard/1";
+/// In the directory of all shards: whoever looks at them or begins one holds its lock.
+const LOCK: &str = ".lock";
 /// Between the name of a shard and letters at random, until it is complete.
 const PARTIAL: &str = ".partial-";
 
@@ -71,8 +73,9 @@ impl PartDirectory {
         destination::folder("--out", parent)?;
         let cannot = || format!("--out {}: cannot be written", parent.display());
         // While others look, nobody makes or removes anything.
-        let looking = File::open(parent).with_context(cannot)?;
-        let _looking = lock(looking, FlockArg::LockExclusive).with_context(cannot)?;
+        let looking = File::options().create(true).append(true).open(parent.join(LOCK));
+        let _looking =
+            lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;
         for place in below(parent)? {
             if is_complete(&place) {
                 expect_one_run(meta, &place)?;
@@ -85,9 +88,9 @@ impl PartDirectory {
         remove_abandoned(parent, shard).with_context(cannot)?;
         let prefix = name(shard) + PARTIAL;
         let partial = destination::partial(parent, &prefix).with_context(cannot)?;
-        let own = File::open(partial.path()).with_context(cannot)?;
-        let lock = lock(own, FlockArg::LockExclusiveNonblock).with_context(cannot)?;
         let directory = RunDirectory::create(partial.path(), meta)?;
+        let lock =
+            lock(directory.again()?, FlockArg::LockExclusiveNonblock).with_context(cannot)?;
         let parent = parent.to_owned();
         Ok(Begun::New(Self { parent, shard, directory, partial, _lock: lock, samples: 0 }))
     }
@@ -143,13 +146,18 @@ fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
     let prefix = name(shard) + PARTIAL;
     for place in below(parent)? {
         let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&prefix));
-        if is_its && lock(File::open(&place)?, FlockArg::LockExclusiveNonblock).is_ok() {
+        if is_its && !RunDirectory::open(&place).is_ok_and(is_locked) {
             fs::remove_dir_all(&place)?;
         }
     }
     Ok(())
 }
 
+fn is_locked(file: File) -> bool {
+    lock(file, FlockArg::LockExclusiveNonblock).is_err()
+}
+
+/// Locks an open file. It has to be one that can be written: NFS locks no other, and no folder.
 fn lock(file: File, how: FlockArg) -> Result<Flock<File>> {
     Flock::lock(file, how).map_err(|(_, error)| error.into())
 }
