@@ -18,8 +18,8 @@ set -uo pipefail
 task=${SLURM_ARRAY_TASK_ID:?submit it with sbatch --array=1-N}
 if [[ -z ${SHARDS:-} ]]; then
     if [[ $SLURM_ARRAY_TASK_MIN != 1 || $SLURM_ARRAY_TASK_MAX != "$SLURM_ARRAY_TASK_COUNT" ]]; then
-        echo "quarry: of an array that is not 1-N nobody knows how many shards there are; accepted:" \
-            "--array=1-N, or SHARDS=N in the environment" >&2
+        echo "quarry: of an array that is not 1-N nobody knows how many shards there are;" \
+            "accepted: --array=1-N, or SHARDS=N in the environment" >&2
         exit 2
     fi
     SHARDS=$SLURM_ARRAY_TASK_COUNT

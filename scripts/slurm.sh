@@ -37,8 +37,9 @@ if ! scripts/setup.sh slurm > /dev/null 2>&1; then
 fi
 [[ $(id -u) == 0 ]] || skip "slurmd starts jobs for others and needs root"
 
-# A socket's path has at most 107 letters: the folder is no deep one.
-place=$(mktemp -d /tmp/quarry-slurm-XXXXXX)
+place=$(mktemp -d -t quarry-slurm-XXXXXX)
+# A socket's path has at most 107 letters.
+((${#place} < 80)) || skip "TMPDIR=$place is too long for the path of a socket"
 started=()
 stop() {
     local pid

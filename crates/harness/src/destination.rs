@@ -85,9 +85,9 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder beside its later place, with a name that begins with `prefix` and whose end nobody
-/// else has. It stays if the process ends before it is renamed: what it has can be looked at. Who
-/// may read it is what the process says of every file, and not its user alone.
+/// Makes a folder beside its later place, with a name that begins with `prefix` and whose end
+/// nobody else has. It stays if the process ends before it is renamed: what it has can be looked
+/// at. The process's mask says who may read it, as of every file.
 ///
 /// # Errors
 /// What the system says.

@@ -1,6 +1,6 @@
 //! The shards that are there.
 
-use super::Missing;
+use super::missing::Missing;
 use crate::blocks::Step;
 use crate::results::{self, Run, below, read_end};
 use crate::shard::{Part, Shard};
@@ -101,8 +101,8 @@ impl Found {
 fn shards(place: &Path) -> Result<Vec<PathBuf>> {
     let refusal = |what: &str| {
         Usage(format!(
-            "{}: {what}; accepted: a shard that `quarry lab run --shard K/N --out DIR` has made, or \
-             its DIR",
+            "{}: {what}; accepted: a shard that `quarry lab run --shard K/N --out DIR` has made, \
+             or its DIR",
             place.display()
         ))
     };

@@ -1,8 +1,9 @@
 //! `quarry lab merge`: the shards of a run, joined into one results directory.
 //!
 //! ```text
-//! found   which shards are there, and which of them are complete
-//! joined  the run that they are parts of
+//! missing  the error where shards are
+//! found    which shards are there, and which of them are complete
+//! joined   the run that they are parts of
 //! ```
 //!
 //! The directory that comes out is one as `quarry lab run --out` makes it, with every sample in the
@@ -10,6 +11,9 @@
 
 mod found;
 mod joined;
+mod missing;
+
+pub use missing::Missing;
 
 use crate::destination;
 use crate::results::{self, RunDirectory};
@@ -35,11 +39,6 @@ pub struct MergeArgs {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
-
-/// The shards that are missing. A program that looks at exit statuses can have them taken again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Missing(pub String);
 
 impl MergeArgs {
     /// Reads the shards and writes the run; `out` is told where it is.

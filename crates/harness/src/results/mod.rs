@@ -15,7 +15,8 @@
 //! over time is a sample's [`Timeline`].
 //!
 //! A directory is never overwritten. A last line without its end, as a kill leaves it, is left out
-//! with a warning; a shard that was cut off is never complete; everything else that is damaged or foreign is an error with file and line.
+//! with a warning; a shard that was cut off is never complete; everything else that is
+//! damaged or foreign is an error with file and line.
 
 mod difference;
 mod directory;
