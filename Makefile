@@ -27,6 +27,8 @@ REGISTRY := crates/core/src/slab/registry.rs
 SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
+# The simulated machine: the same sources with another seam, so in a folder of its own.
+SIM := $(TARGET)/tools/quarry-sim
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
@@ -84,6 +86,11 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command qu
 	$(BUILD) build --release -p quarry-sqlite-object
 	@scripts/strip.sh $(LOAD) $(SQLITE)
 	@ln -sf $(notdir $(SQLITE)) $(SQLITE).$(ABI)
+	@echo "==> building quarry-sim"
+	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools -p quarry-sim \
+		--target-dir $(TARGET)/sim
+	cp $(TARGET)/sim/tools/quarry-sim $(SIM)
+	@scripts/strip.sh $(SIM)
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.

@@ -28,7 +28,7 @@ steps=(
     "aarch64    libquarry.so for aarch64, and a program on it under qemu"
     "clippy     clippy, warnings are errors"
     "no-rseq    clippy and sys tests without restartable sequences"
-    "sim        the seam of quarry-sys on a simulated machine"
+    "sim        the seam of quarry-sys, and the simulated machine"
     "docs       cargo doc, warnings are errors"
     "build      release build of the shared objects and the command"
     "test       unit, property and integration tests"
@@ -75,7 +75,9 @@ step_sim() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_sim" CARGO_TARGET_DIR=$target/sim
     cargo clippy -p quarry-sys -p quarry-core --lib -- -D warnings \
         && cargo clippy -p quarry-sys --test simulated -- -D warnings \
-        && cargo test -p quarry-sys --test simulated
+        && cargo clippy -p quarry-sim --all-targets -- -D warnings \
+        && cargo test -p quarry-sys --test simulated \
+        && cargo test -p quarry-sim
 }
 
 step_aarch64() { scripts/aarch64.sh; }

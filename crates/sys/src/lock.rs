@@ -14,6 +14,7 @@
 //! allocator's slow path) would wait forever; the lock reports it in one line instead.
 
 use crate::clock::monotonic_ns;
+use crate::primitive::announce::{self, Waited, unseen};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -152,9 +153,21 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.taken()
     }
 
+    /// What the lock is called where it announces itself.
+    #[inline(always)]
+    fn name(&self) -> usize {
+        core::ptr::from_ref(self) as usize
+    }
+
     /// Takes the word if it is free.
     #[inline]
     fn take(&self) -> bool {
+        announce::lock_wanted(self.name());
+        unseen(|| self.take_word())
+    }
+
+    #[inline(always)]
+    fn take_word(&self) -> bool {
         if task::is_alone() {
             // A handler of a signal that comes in between gives the lock back before it ends.
             let is_free = self.word.load(Ordering::Relaxed) == FREE;
@@ -173,7 +186,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             Some(self.taken())
         } else {
             if self.counting.counts() {
-                self.contentions.fetch_add(1, Ordering::Relaxed);
+                unseen(|| self.contentions.fetch_add(1, Ordering::Relaxed));
             }
             None
         }
@@ -188,6 +201,12 @@ impl<T, C: Counting> CountedLock<T, C> {
 
     #[inline]
     fn taken(&self) -> Guard<'_, T, C> {
+        announce::lock_taken(self.name());
+        unseen(|| self.counted())
+    }
+
+    #[inline(always)]
+    fn counted(&self) -> Guard<'_, T, C> {
         self.owner.store(task::current(), Ordering::Relaxed);
         if !self.counting.counts() {
             return Guard { lock: self, since_ns: 0, stays_on_thread: PhantomData };
@@ -201,11 +220,33 @@ impl<T, C: Counting> CountedLock<T, C> {
     #[cold]
     #[inline(never)]
     fn wait(&self) {
-        if self.owner.load(Ordering::Relaxed) == task::current() {
+        if unseen(|| self.owner.load(Ordering::Relaxed)) == task::current() {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
         let since_ns = if counts { monotonic_ns() } else { 0 };
+        loop {
+            match announce::lock_waits(self.name()) {
+                Waited::ByItself => self.spin_and_sleep(),
+                Waited::HandedOver => {}
+                Waited::LookAgain if self.take() => {}
+                Waited::LookAgain => continue,
+            }
+            break;
+        }
+        if counts {
+            // A failed `try_lock` counts too, without holding the lock: only an atomic sum is
+            // exact.
+            unseen(|| {
+                self.contentions.fetch_add(1, Ordering::Relaxed);
+                add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
+            });
+        }
+    }
+
+    /// Part of `wait`, which is cold.
+    #[inline(always)]
+    fn spin_and_sleep(&self) {
         let mut rounds = 0;
         loop {
             if self.word.load(Ordering::Relaxed) == FREE
@@ -214,20 +255,13 @@ impl<T, C: Counting> CountedLock<T, C> {
                     .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                break;
+                return;
             }
             rounds += 1;
             if rounds > SPIN_ROUNDS {
-                self.sleep();
-                break;
+                return self.sleep();
             }
             relax();
-        }
-        if counts {
-            // A failed `try_lock` counts too, without holding the lock: only an atomic sum is
-            // exact.
-            self.contentions.fetch_add(1, Ordering::Relaxed);
-            add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
         }
     }
 
@@ -284,14 +318,19 @@ impl<T, C: Counting> Drop for Guard<'_, T, C> {
     #[inline]
     fn drop(&mut self) {
         let lock = self.lock;
-        if self.since_ns != 0 {
-            add(&lock.hold_ns, monotonic_ns().saturating_sub(self.since_ns));
+        unseen(|| {
+            if self.since_ns != 0 {
+                add(&lock.hold_ns, monotonic_ns().saturating_sub(self.since_ns));
+            }
+            lock.owner.store(0, Ordering::Relaxed);
+        });
+        if announce::lock_released(lock.name()) {
+            return;
         }
-        lock.owner.store(0, Ordering::Relaxed);
         if task::is_alone() {
             // No other thread can have come meanwhile, so none sleeps.
             lock.word.store(FREE, Ordering::Relaxed);
-        } else if lock.word.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
+        } else if unseen(|| lock.word.swap(FREE, Ordering::Release)) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);
         }
     }

@@ -11,7 +11,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry-alloc"],
-    &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live"],
+    &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live", "quarry-sim"],
     &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare", "quarry-profile"],
     &["quarry-lab"],
     &["quarry-cli"],

@@ -11,6 +11,7 @@ use super::limits::Limits;
 use super::object::{Object, Push};
 use crate::lock::{Guard, LockStats};
 use crate::locks::{AnyLock, Visit};
+use crate::primitive::announce;
 use crate::primitive::touch::touch_bytes;
 use crate::primitive::{Access, AtomicU32, AtomicU64, Ordering, relax, task, timer};
 use core::mem::MaybeUninit;
@@ -66,6 +67,7 @@ struct SlotGuard<'a> {
 impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.area.control(self.slot).store(0, Ordering::Release);
+        announce::sequence_ends();
     }
 }
 
@@ -168,8 +170,12 @@ impl SlotGuard<'_> {
 fn try_lock(area: &SlotArea, slot: SlotIndex) -> Option<SlotGuard<'_>> {
     let me = task::current() as u64;
     let word = area.control(slot);
+    announce::sequence_begins(core::ptr::from_ref(word) as usize);
     area.note_locked(slot);
     let is_free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if !is_free {
+        announce::sequence_ends();
+    }
     is_free.then(|| SlotGuard { area, slot })
 }
 

@@ -16,11 +16,12 @@
 //! The model is sequentially consistent, and so is a simulated machine on one thread of the system:
 //! they find wrong interleavings, not wrong memory orders.
 //!
-//! Order of the files, each using only those before it: `access`; `product`, `model` or `simulated`
-//! (one of them is the module `backend`); `atomics` or `watched` (one of them is the module
-//! `atomics`); `task`, `clock`, `futex`, `timer`, `touch`.
+//! Order of the files, each using only those before it: `access`, `waited`; `product`, `model` or
+//! `simulated` (one of them is the module `backend`); `atomics` or `watched` (one of them is the
+//! module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `announce`.
 
 mod access;
+pub mod announce;
 #[cfg_attr(any(quarry_model, quarry_sim), path = "watched.rs")]
 mod atomics;
 #[cfg_attr(quarry_model, path = "model.rs")]
@@ -32,6 +33,7 @@ pub mod futex;
 pub mod task;
 pub mod timer;
 pub mod touch;
+mod waited;
 
 pub use access::Access;
 pub use atomics::{

@@ -5,6 +5,7 @@
 //! it gets. Outside of [`run_on`] everything happens at once, as on a machine with one task.
 
 use super::access::Access;
+use super::waited::Waited;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::Cell;
 
@@ -16,9 +17,13 @@ pub trait Machine {
     /// The time of the running task's CPU, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// The running task is about to use memory, by an atomic or by plain accesses that say so. The
-    /// machine knows what is shared.
+    /// The running task is about to use memory by an atomic. The machine knows what is shared.
     fn access(&self, address: usize, bytes: usize, access: Access);
+
+    /// The running task is about to use memory by plain accesses, and says so.
+    fn touch(&self, address: usize, bytes: usize, access: Access) {
+        self.access(address, bytes, access);
+    }
 
     /// The running task waits for another one, and looks again at once.
     fn relax(&self);
@@ -29,21 +34,65 @@ pub trait Machine {
 
     /// Wakes up to `most` tasks that sleep on `key`.
     fn wake(&self, key: usize, most: usize);
+
+    /// The running task is about to look whether the lock at this address is free.
+    fn lock_wanted(&self, lock: usize) {
+        self.access(lock, size_of::<AtomicU32>(), Access::Update);
+    }
+
+    /// The running task has found the lock held. A machine that has queues of waiting tasks
+    /// suspends it; a lock that waits by itself spins, and sleeps on its word.
+    fn lock_waits(&self, _lock: usize) -> Waited {
+        Waited::ByItself
+    }
+
+    /// The running task has taken the lock.
+    fn lock_taken(&self, _lock: usize) {}
+
+    /// The running task lets go of the lock. Returns whether the machine has handed it to a task
+    /// that waits for it.
+    fn lock_released(&self, lock: usize) -> bool {
+        self.access(lock, size_of::<AtomicU32>(), Access::Update);
+        false
+    }
+
+    /// A sequence begins on the slot with this control word: a machine may take its price here, and
+    /// for the atomics of the task nothing more before [`sequence_ends`](Self::sequence_ends).
+    fn sequence_begins(&self, _slot: usize) {}
+
+    /// The sequence that the running task has begun last is over.
+    fn sequence_ends(&self) {}
 }
 
 std::thread_local! {
     static MACHINE: Cell<Option<&'static dyn Machine>> = const { Cell::new(None) };
+    /// Inside of [`unseen`].
+    static UNSEEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes the machine from behind the seam when dropped, also where the body panics.
+struct Behind;
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        MACHINE.set(None);
+        UNSEEN.set(false);
+    }
 }
 
 /// Runs `body` with `machine` behind the seam of this thread of the system.
 ///
 /// # Panics
 /// Where another machine is behind it already.
-pub fn run_on<R>(machine: &'static dyn Machine, body: impl FnOnce() -> R) -> R {
-    assert!(MACHINE.replace(Some(machine)).is_none(), "one machine at a time");
-    let result = body();
-    MACHINE.set(None);
-    result
+pub fn run_on<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
+    assert!(MACHINE.get().is_none(), "one machine at a time");
+    // SAFETY: only the lifetime changes. `Behind` takes the reference out of the thread-local
+    // before this function returns or unwinds, and whoever copies it out uses it within one call
+    // that is made meanwhile; `machine` lives longer than that.
+    let machine: &'static dyn Machine = unsafe { std::mem::transmute(machine) };
+    MACHINE.set(Some(machine));
+    let _behind = Behind;
+    body()
 }
 
 fn machine() -> Option<&'static dyn Machine> {
@@ -52,7 +101,9 @@ fn machine() -> Option<&'static dyn Machine> {
 
 /// Reports an operation of an atomic before it happens.
 pub(super) fn before(address: usize, bytes: usize, access: Access) {
-    touch(address, bytes, access);
+    if let Some(machine) = machine().filter(|_| !UNSEEN.get()) {
+        machine.access(address, bytes, access);
+    }
 }
 
 /// A weak exchange fails where it must.
@@ -139,6 +190,52 @@ pub(super) fn reads_zero(_address: usize) -> Option<bool> {
 /// See [`super::touch`].
 pub(super) fn touch(address: usize, bytes: usize, access: Access) {
     if let Some(machine) = machine() {
-        machine.access(address, bytes, access);
+        machine.touch(address, bytes, access);
+    }
+}
+
+/// See [`super::announce::lock_wanted`].
+pub(super) fn lock_wanted(lock: usize) {
+    if let Some(machine) = machine() {
+        machine.lock_wanted(lock);
+    }
+}
+
+/// See [`super::announce::lock_waits`].
+pub(super) fn lock_waits(lock: usize) -> Waited {
+    machine().map_or(Waited::ByItself, |machine| machine.lock_waits(lock))
+}
+
+/// See [`super::announce::lock_taken`].
+pub(super) fn lock_taken(lock: usize) {
+    if let Some(machine) = machine() {
+        machine.lock_taken(lock);
+    }
+}
+
+/// See [`super::announce::lock_released`].
+pub(super) fn lock_released(lock: usize) -> bool {
+    machine().is_some_and(|machine| machine.lock_released(lock))
+}
+
+/// See [`super::announce::unseen`]. No other task runs inside of it.
+pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
+    let before = UNSEEN.replace(true);
+    let result = body();
+    UNSEEN.set(before);
+    result
+}
+
+/// See [`super::announce::sequence_begins`].
+pub(super) fn sequence_begins(slot: usize) {
+    if let Some(machine) = machine() {
+        machine.sequence_begins(slot);
+    }
+}
+
+/// See [`super::announce::sequence_ends`].
+pub(super) fn sequence_ends() {
+    if let Some(machine) = machine() {
+        machine.sequence_ends();
     }
 }

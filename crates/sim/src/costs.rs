@@ -1,0 +1,187 @@
+//! What things cost on a simulated machine.
+
+use crate::topology::Distance;
+use serde::{Deserialize, Serialize};
+
+/// How tasks wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waiting {
+    /// A ticket lock, as Linux had on x86 from 2.6.25 to 4.1. All that wait watch one line, and
+    /// whoever lets go of the lock takes it away from all of them; the next one sees that after
+    /// half of the others, on average.
+    Ticket,
+    /// A queue, as Linux has from 4.2 (`qspinlock`): one transfer to the next one.
+    Queued,
+    /// Quarry's own lock in a process: waiting tasks spin a while, and then sleep. Whoever comes
+    /// first takes it.
+    Futex,
+}
+
+/// Costs in simulated nanoseconds, unless a field says otherwise. Each is a free constant of a
+/// machine: a file of one's own says where its values come from. The default is a server of the
+/// years of the documents (Xeon E5), from the literature; `docs/simulator.md` has the sources.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Costs {
+    /// A load, store or locked instruction on a line that its core has.
+    pub hit_ns: u64,
+    /// The same on a line that another core of the socket has: the L3 forwards it.
+    pub socket_ns: u64,
+    /// The same on a line of another socket.
+    pub remote_ns: u64,
+    /// A line that no cache has.
+    pub memory_ns: u64,
+    /// Each line after the first of one access: the hardware fetches several at a time.
+    pub next_line_ns: u64,
+    /// A restartable sequence, without the lines it uses.
+    pub sequence_ns: u64,
+    /// What a critical section takes besides the lines that its code reports.
+    pub section_ns: u64,
+    /// Passing a lock on, besides the transfer of its line.
+    pub hand_over_ns: u64,
+    /// What each further waiting task adds to passing a ticket lock on: half of the time in which
+    /// the directory serves one request for the line.
+    pub ticket_waiter_ns: u64,
+    /// How long a task spins for a [`Waiting::Futex`] lock before it sleeps.
+    pub spin_ns: u64,
+    /// A round of waiting (`pause` and a look).
+    pub relax_ns: u64,
+    /// A call of the kernel that sleeps or wakes.
+    pub call_ns: u64,
+    /// From a wake-up until the task runs on its idle CPU.
+    pub wake_ns: u64,
+    /// From one task to the next of a CPU.
+    pub switch_ns: u64,
+    /// How long a task may run while others wait for its CPU.
+    pub slice_ns: u64,
+    /// Bytes per nanosecond that one core can clear or copy.
+    pub core_bytes_per_ns: f64,
+    /// Bytes per nanosecond that the memory of one socket delivers to all.
+    pub socket_bytes_per_ns: f64,
+    /// How tasks wait for locks.
+    pub waiting: Waiting,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            // 4 to 5 cycles of L1 at 2.5 GHz and more (Intel, "Optimization Reference Manual").
+            hit_ns: 2,
+            // D. Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
+            // Haswell-EP Architecture", ICPP 2015: a modified line of another core 30 to 50 ns,
+            // of the other socket about 110 ns, local memory 96 ns.
+            socket_ns: 45,
+            remote_ns: 110,
+            memory_ns: 96,
+            // 64 bytes at the 10 bytes per ns of one core.
+            next_line_ns: 6,
+            // About a dozen instructions (docs/how-this-codebase-is-written.md, habit 5).
+            sequence_ns: 3,
+            section_ns: 20,
+            hand_over_ns: 0,
+            // S. Boyd-Wickizer et al., "Non-scalable locks are dangerous", Linux Symposium 2012:
+            // a hand-over takes s + c * n / 2. Half of a request served every 30 ns.
+            ticket_waiter_ns: 15,
+            // 100 rounds of 10 ns (`SPIN_ROUNDS` of quarry_sys::lock).
+            spin_ns: 1_000,
+            relax_ns: 10,
+            // A futex call that sleeps or wakes, and until the woken one runs: "about 5 us" for
+            // the round trip (quarry_sys::lock).
+            call_ns: 500,
+            wake_ns: 2_000,
+            switch_ns: 1_000,
+            // `sched_min_granularity` of CFS with 8 CPUs and more: 0.75 ms * (1 + log2(8)).
+            slice_ns: 3_000_000,
+            // The same paper: reading about 10 GB/s by one core, about 60 GB/s by a socket.
+            core_bytes_per_ns: 10.0,
+            socket_bytes_per_ns: 60.0,
+            waiting: Waiting::Queued,
+        }
+    }
+}
+
+impl Costs {
+    /// A machine on which nothing takes time but what tasks compute. For comparison with formulas.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            hit_ns: 0,
+            socket_ns: 0,
+            remote_ns: 0,
+            memory_ns: 0,
+            next_line_ns: 0,
+            sequence_ns: 0,
+            section_ns: 0,
+            hand_over_ns: 0,
+            ticket_waiter_ns: 0,
+            spin_ns: 0,
+            relax_ns: 1,
+            call_ns: 0,
+            wake_ns: 0,
+            switch_ns: 0,
+            slice_ns: u64::MAX,
+            core_bytes_per_ns: f64::INFINITY,
+            socket_bytes_per_ns: f64::INFINITY,
+            waiting: Waiting::Queued,
+        }
+    }
+
+    /// Reads costs from the text of a TOML file; what it does not name stays as the default has it.
+    ///
+    /// # Errors
+    /// An unknown field, or a value that cannot be.
+    pub fn from_toml(text: &str) -> anyhow::Result<Self> {
+        let costs: Self = toml::from_str(text)?;
+        costs.validate()?;
+        Ok(costs)
+    }
+
+    /// Returns the first value that cannot be.
+    ///
+    /// # Errors
+    /// A bandwidth that is not above 0, a round of waiting or a slice without time.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        for (what, rate) in [
+            ("core_bytes_per_ns", self.core_bytes_per_ns),
+            ("socket_bytes_per_ns", self.socket_bytes_per_ns),
+        ] {
+            anyhow::ensure!(rate > 0.0, "{what} = {rate}: accepted is what is above 0");
+        }
+        for (what, ns) in [("relax_ns", self.relax_ns), ("slice_ns", self.slice_ns)] {
+            anyhow::ensure!(ns > 0, "{what} = 0: waiting would never end; accepted is 1 and more");
+        }
+        Ok(())
+    }
+
+    /// What a line costs at this distance.
+    #[must_use]
+    pub fn transfer_ns(&self, distance: Distance) -> u64 {
+        match distance {
+            Distance::Core => self.hit_ns,
+            Distance::Socket => self.socket_ns,
+            Distance::Remote => self.remote_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_change_what_they_name() {
+        let costs = Costs::from_toml("remote_ns = 200\nwaiting = 'ticket'").expect("accepted");
+        assert_eq!((costs.remote_ns, costs.waiting), (200, Waiting::Ticket));
+        assert_eq!(costs.hit_ns, Costs::default().hit_ns);
+        Costs::none().validate().expect("the cheapest machine is one");
+    }
+
+    #[test]
+    fn impossible_costs_are_refused() {
+        let refusal = |text| Costs::from_toml(text).expect_err("refused").to_string();
+        assert!(refusal("core_bytes_per_ns = 0.0").contains("core_bytes_per_ns = 0"));
+        assert!(refusal("relax_ns = 0").contains("relax_ns"));
+        assert!(refusal("hit = 3").contains("hit"));
+    }
+}

@@ -1,0 +1,41 @@
+//! A simulated machine of many CPUs, on one thread of the system and in simulated time, that runs
+//! Quarry's stack as it is: the same sources, with this machine behind the seam
+//! `quarry_sys::primitive`.
+//!
+//! A `Simulation` has a [`Topology`], [`Costs`] and a seed. Tasks are coroutines that its `spawn`
+//! puts on CPUs; they run Quarry, and say what else they do by the functions of the module `task`.
+//! `Simulation::run` answers with an [`Outcome`]. The same seed gives the same outcome, in every
+//! process.
+//!
+//! The machine exists where it is built with `--cfg quarry_sim`; elsewhere this crate has the
+//! descriptions of machines only. `docs/simulator.md` says what it can show, and what not.
+//!
+//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `lines`,
+//! `locks`, `state`, `machine`, `task`, `shared`, `simulation`.
+
+pub mod costs;
+pub mod outcome;
+pub mod topology;
+
+#[cfg(quarry_sim)]
+mod lines;
+#[cfg(quarry_sim)]
+mod locks;
+#[cfg(quarry_sim)]
+mod machine;
+#[cfg(quarry_sim)]
+mod shared;
+#[cfg(quarry_sim)]
+mod simulation;
+#[cfg(quarry_sim)]
+mod state;
+#[cfg(quarry_sim)]
+pub mod task;
+
+pub use costs::{Costs, Waiting};
+pub use outcome::{LockClass, Outcome};
+#[cfg(quarry_sim)]
+pub use shared::{AddressSpace, Barrier};
+#[cfg(quarry_sim)]
+pub use simulation::{Placement, Simulation, Stuck};
+pub use topology::{Distance, Topology};

@@ -1,0 +1,227 @@
+//! Which core has which cache line: a table of pages of lines, made when a page is first used.
+//!
+//! Nothing that can be observed depends on the number of a line, so neither on where the system
+//! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
+//! ago is forgotten, as if its lines had gone back to memory.
+
+use crate::costs::Costs;
+use crate::topology::Topology;
+use quarry_sys::primitive::Access;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Bytes of a cache line, on x86-64 and most of aarch64.
+pub(crate) const LINE: usize = 64;
+/// Lines of a page of the table.
+const LINES: usize = 64;
+/// Pages of the table: with 2 KiB each, 128 MiB at most.
+const MOST_PAGES: usize = 1 << 16;
+
+/// Mixes keys that are addresses or small numbers (Fibonacci hashing, Knuth, volume 3, 6.4).
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
+/// A map by addresses.
+pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Mixer>>;
+
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// Cores that have it, a bit each; cores 128 apart share one. None: memory has it.
+    cores: u128,
+    /// When the last transfer for writing ends: the next one begins then.
+    free_at_ns: u64,
+}
+
+/// What an access has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    pub(crate) ns: u64,
+    /// Lines that other cores had, in this and in other sockets, and those from memory.
+    pub(crate) in_socket: u64,
+    pub(crate) remote: u64,
+    pub(crate) from_memory: u64,
+}
+
+/// The table.
+#[derive(Default)]
+pub(crate) struct Lines {
+    numbers: ByAddress<usize>,
+    pages: Vec<[Line; LINES]>,
+    /// Addresses of pages in the order of their first use, and their numbers.
+    order: VecDeque<(usize, usize)>,
+    /// The page that was used last.
+    last: (usize, usize),
+}
+
+impl Lines {
+    pub(crate) fn new() -> Self {
+        Self { last: (usize::MAX, 0), ..Self::default() }
+    }
+
+    fn page(&mut self, page: usize) -> usize {
+        if self.last.0 == page {
+            return self.last.1;
+        }
+        let number = match self.numbers.get(&page) {
+            Some(number) => *number,
+            None => self.add(page),
+        };
+        self.last = (page, number);
+        number
+    }
+
+    fn add(&mut self, page: usize) -> usize {
+        let number = if self.pages.len() < MOST_PAGES {
+            self.pages.push([Line::default(); LINES]);
+            self.pages.len() - 1
+        } else {
+            let (oldest, number) = self.order.pop_front().expect("a full table has pages");
+            self.numbers.remove(&oldest);
+            self.pages[number] = [Line::default(); LINES];
+            number
+        };
+        self.numbers.insert(page, number);
+        self.order.push_back((page, number));
+        number
+    }
+
+    /// Returns whether `cpu` can make the access without a word to anybody: its core has the line
+    /// to read, or alone.
+    pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
+        let number = self.page(line / LINES);
+        let line = &self.pages[number][line % LINES];
+        let me = 1 << (on.core_of(cpu) % 128);
+        match access {
+            Access::Read => line.cores & me != 0,
+            Access::Write | Access::Update => line.cores == me,
+        }
+    }
+
+    /// `cpu` uses `count` lines from `first` on, at `now_ns`. O(count).
+    pub(crate) fn fetch(
+        &mut self,
+        (on, costs): (&Topology, &Costs),
+        (cpu, now_ns): (u32, u64),
+        (first, count): (usize, usize),
+        access: Access,
+    ) -> Fetched {
+        let mut all = Fetched::default();
+        for line in first..first + count {
+            let ns = self.fetch_one((on, costs), (cpu, now_ns + all.ns), line, access, &mut all);
+            let misses = all.in_socket + all.remote + all.from_memory;
+            all.ns += if misses > 1 { ns.min(costs.next_line_ns) } else { ns };
+        }
+        all
+    }
+
+    fn fetch_one(
+        &mut self,
+        (on, costs): (&Topology, &Costs),
+        (cpu, now_ns): (u32, u64),
+        line: usize,
+        access: Access,
+        all: &mut Fetched,
+    ) -> u64 {
+        let number = self.page(line / LINES);
+        let line = &mut self.pages[number][line % LINES];
+        let core = on.core_of(cpu);
+        let me = 1 << (core % 128);
+        let writes = access != Access::Read;
+        if line.cores == me || (!writes && line.cores & me != 0) {
+            return costs.hit_ns;
+        }
+        let ns = if line.cores == 0 {
+            all.from_memory += 1;
+            costs.memory_ns
+        } else if line.is_elsewhere(on, cpu, writes) {
+            all.remote += 1;
+            costs.remote_ns
+        } else {
+            all.in_socket += 1;
+            costs.socket_ns
+        };
+        let end_ns = now_ns.max(line.free_at_ns) + ns;
+        if writes {
+            *line = Line { cores: me, free_at_ns: end_ns };
+        } else {
+            line.cores |= me;
+        }
+        end_ns - now_ns
+    }
+}
+
+impl Line {
+    /// Returns whether the access goes to another socket: a read, if no core of this one has the
+    /// line; a write, if one of another has it, which must hear of it.
+    fn is_elsewhere(&self, on: &Topology, cpu: u32, writes: bool) -> bool {
+        let (cores, socket) = (on.cores.min(128), on.socket_of(cpu));
+        let here = (u128::MAX >> (128 - cores)).rotate_left(socket * on.cores % 128);
+        if writes { self.cores & !here != 0 } else { self.cores & here == 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> Costs {
+        Costs {
+            hit_ns: 1,
+            socket_ns: 50,
+            remote_ns: 100,
+            memory_ns: 80,
+            next_line_ns: 5,
+            ..Costs::none()
+        }
+    }
+
+    #[test]
+    fn a_line_costs_by_who_has_it() {
+        let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
+        let mut at = |cpu, now, access| lines.fetch((&on, &costs), (cpu, now), (7, 1), access).ns;
+        assert_eq!(at(0, 0, Access::Read), 80, "memory has it");
+        assert_eq!(at(0, 100, Access::Write), 1, "its own");
+        assert_eq!(at(1, 200, Access::Read), 50);
+        assert_eq!(at(2, 300, Access::Read), 100);
+        assert_eq!(at(3, 400, Access::Read), 50, "its neighbour has it by now");
+        assert_eq!(at(0, 500, Access::Write), 100, "all others must hear of it");
+        assert_eq!(at(1, 500, Access::Write), 150, "after the transfer that is under way");
+        assert_eq!(at(2, 500, Access::Write), 250);
+    }
+
+    #[test]
+    fn several_lines_come_together() {
+        let (on, costs, mut lines) = (Topology::new(1, 2), costs(), Lines::new());
+        let fetched = lines.fetch((&on, &costs), (0, 0), (60, 10), Access::Write);
+        assert_eq!((fetched.ns, fetched.from_memory), (80 + 9 * 5, 10));
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_oldest_page() {
+        let (on, costs, mut lines) = (Topology::new(1, 1), costs(), Lines::new());
+        for page in 0..=MOST_PAGES {
+            lines.fetch((&on, &costs), (0, 0), (page * LINES, 1), Access::Read);
+        }
+        assert!(!lines.finds(&on, 0, 0, Access::Read));
+        assert!(lines.finds(&on, 0, LINES * 2, Access::Read));
+        assert!(lines.pages.len() <= MOST_PAGES);
+    }
+}

@@ -1,0 +1,54 @@
+//! The locks of a machine: who holds each, and who waits.
+
+use crate::lines::ByAddress;
+use crate::outcome::LockClass;
+use std::collections::{BTreeMap, VecDeque};
+
+/// One lock.
+#[derive(Default)]
+pub(crate) struct Lock {
+    pub(crate) is_held: bool,
+    pub(crate) since_ns: u64,
+    /// Tasks that spin, first come first served, and since when they wait.
+    pub(crate) queue: VecDeque<(usize, u64)>,
+    /// Tasks that sleep for it.
+    pub(crate) sleepers: VecDeque<usize>,
+    /// An index of [`Locks::names`].
+    class: usize,
+    pub(crate) costs: LockClass,
+}
+
+/// All locks that have been used. A lock whose memory is used for another one goes on with that.
+pub(crate) struct Locks {
+    locks: ByAddress<Lock>,
+    names: Vec<String>,
+}
+
+/// The class of locks that nobody has named.
+const OTHER: &str = "other";
+
+impl Locks {
+    pub(crate) fn new() -> Self {
+        Self { locks: ByAddress::default(), names: vec![OTHER.to_owned()] }
+    }
+
+    pub(crate) fn at(&mut self, address: usize) -> &mut Lock {
+        self.locks.entry(address).or_default()
+    }
+
+    pub(crate) fn name(&mut self, address: usize, name: &str) {
+        let class = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        self.at(address).class = class;
+    }
+
+    /// Costs by class, without classes that were never used.
+    pub(crate) fn classes(&self) -> BTreeMap<String, LockClass> {
+        let mut classes = vec![LockClass::default(); self.names.len()];
+        self.locks.values().for_each(|lock| classes[lock.class] += lock.costs);
+        let used = |class: &LockClass| class.acquisitions + class.refused > 0;
+        self.names.iter().cloned().zip(classes).filter(|(_, class)| used(class)).collect()
+    }
+}

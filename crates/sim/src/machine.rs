@@ -1,0 +1,364 @@
+//! The machine behind the seam: what a running task's calls cost, and where it lets others run.
+
+use crate::costs::Waiting;
+use crate::lines::LINE;
+use crate::state::{Event, State, Status, TaskId};
+use quarry_sys::primitive::announce::Waited;
+use quarry_sys::primitive::{Access, Machine};
+use std::cell::{Cell, RefCell, RefMut};
+use std::cmp::Reverse;
+
+type Yielder = corosensei::Yielder<(), ()>;
+/// What a task does.
+pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
+
+/// The machine that a run is on. Its state is borrowed for one step only, never while another task
+/// runs.
+pub(crate) struct Simulated {
+    state: RefCell<State>,
+    /// How each task gives up the thread of the system; null before it has begun.
+    yielders: RefCell<Vec<*const Yielder>>,
+    /// Tasks that have been spawned by running ones and not begun, and what they do.
+    spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
+    /// The state of the random numbers.
+    random: Cell<u64>,
+}
+
+impl Simulated {
+    pub(crate) fn new(state: State, seed: u64) -> Self {
+        Self {
+            state: RefCell::new(state),
+            yielders: RefCell::default(),
+            spawned: RefCell::default(),
+            random: Cell::new(seed),
+        }
+    }
+
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
+    }
+
+    pub(crate) fn into_state(self) -> State {
+        self.state.into_inner()
+    }
+
+    pub(crate) fn take_spawned(&self) -> Vec<(TaskId, Work<'static>)> {
+        self.spawned.take()
+    }
+
+    pub(crate) fn spawn_later(&self, task: TaskId, work: Work<'static>) {
+        self.spawned.borrow_mut().push((task, work));
+    }
+
+    /// Notes how a task that begins gives up the thread.
+    pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
+        let mut yielders = self.yielders.borrow_mut();
+        if yielders.len() <= task {
+            yielders.resize(task + 1, std::ptr::null());
+        }
+        yielders[task] = yielder;
+    }
+
+    /// Lets the others run until an event resumes the running task.
+    pub(crate) fn suspend(&self) {
+        let running = self.state.borrow().running;
+        let yielder = self.yielders.borrow()[running];
+        // SAFETY: the running task has set it when it began, and a yielder lives as long as the
+        // coroutine runs that it was made for, which is the calling one.
+        unsafe { (*yielder).suspend(()) };
+    }
+
+    /// A number below 2^64 (SplitMix64: G. Steele et al., "Fast splittable pseudorandom number
+    /// generators", OOPSLA 2014).
+    pub(crate) fn random(&self) -> u64 {
+        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let z = self.random.get();
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Waits until no other task is earlier. Here other tasks of the CPU get their turn, too.
+    pub(crate) fn order(&self) {
+        let must_wait = {
+            let mut state = self.state();
+            state.outcome.events += 1;
+            let (_, now_ns) = state.here();
+            if state.slice_is_over() {
+                state.yield_cpu();
+                true
+            } else if state.events.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= now_ns) {
+                let running = state.running;
+                // It has been counted as one event.
+                state.outcome.events -= 1;
+                state.queue_event(now_ns, Event::Resume(running));
+                true
+            } else {
+                false
+            }
+        };
+        if must_wait {
+            self.suspend();
+        }
+    }
+
+    /// Lets time pass for the running task, without looking whether others are earlier.
+    pub(crate) fn pass(&self, ns: u64) {
+        self.state().cpu().now_ns += ns;
+    }
+
+    /// The running task computes. Where that takes longer than its slice, others get their turn.
+    pub(crate) fn compute(&self, mut ns: u64) {
+        loop {
+            let (left_ns, slice_ns) = {
+                let mut state = self.state();
+                let slice_ns = state.costs.slice_ns;
+                let cpu = state.cpu();
+                (cpu.slice_ends_ns.saturating_sub(cpu.now_ns), slice_ns)
+            };
+            // A task that nobody else waits for goes on in its next slice.
+            let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns });
+            self.pass(step_ns);
+            ns -= step_ns;
+            if ns == 0 {
+                return;
+            }
+            self.order();
+        }
+    }
+
+    /// Fetches lines, and lets their time pass. Returns how long it took.
+    fn fetch(&self, address: usize, bytes: usize, access: Access) -> u64 {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let place = state.here();
+        let first = address / LINE;
+        let count = (address + bytes.max(1)).div_ceil(LINE) - first;
+        let machine = (&state.topology, &state.costs);
+        let fetched = state.lines.fetch(machine, place, (first, count), access);
+        state.outcome.lines_in_socket += fetched.in_socket;
+        state.outcome.lines_remote += fetched.remote;
+        state.outcome.lines_from_memory += fetched.from_memory;
+        state.cpu().now_ns += fetched.ns;
+        fetched.ns
+    }
+
+    /// Uses a line that tasks share, in the order of time: the access happens at its end.
+    pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
+        self.order();
+        let hit_ns = self.state().costs.hit_ns;
+        if self.fetch(address, bytes, access) > hit_ns {
+            self.order();
+        }
+    }
+
+    /// Suspends the running task, off its CPU, until `key` is woken or the time is over. Returns
+    /// whether it was woken.
+    pub(crate) fn block(&self, key: usize, until_ns: Option<u64>) -> bool {
+        {
+            let mut state = self.state();
+            let running = state.running;
+            if state.is_over {
+                return false;
+            }
+            state.task().status = Status::Sleeps(key);
+            let wait = state.task().wait;
+            if key != 0 {
+                state.sleepers.entry(key).or_default().push_back(running);
+            }
+            if let Some(until_ns) = until_ns {
+                state.queue_event(until_ns, Event::Timer(running, wait));
+            }
+            state.leave_cpu();
+        }
+        self.suspend();
+        self.state().task().was_woken
+    }
+
+    /// Waits on the CPU, at most until a time, for the lock. Returns whether it was handed over.
+    fn spin(&self, lock: usize, until_ns: Option<u64>) -> bool {
+        {
+            let mut state = self.state();
+            let (running, (_, now_ns)) = (state.running, state.here());
+            state.task().status = Status::Spins(lock);
+            let wait = state.task().wait;
+            let at = state.locks.at(lock);
+            at.queue.push_back((running, now_ns));
+            at.costs.longest_queue = at.costs.longest_queue.max(at.queue.len() as u64);
+            if let Some(until_ns) = until_ns {
+                state.queue_event(until_ns, Event::Timer(running, wait));
+            }
+        }
+        self.suspend();
+        self.state().task().was_woken
+    }
+
+    /// The futex lock of a process: a while on the CPU, then asleep.
+    fn wait_as_futex(&self, lock: usize) -> Waited {
+        let (since_ns, spin_ns, call_ns) = {
+            let state = self.state();
+            (state.here().1, state.costs.spin_ns, state.costs.call_ns)
+        };
+        if self.spin(lock, Some(since_ns + spin_ns)) {
+            return Waited::HandedOver;
+        }
+        self.pass(call_ns);
+        self.order();
+        let sleeps = {
+            let mut state = self.state();
+            let running = state.running;
+            let at = state.locks.at(lock);
+            if at.is_held {
+                at.sleepers.push_back(running);
+            }
+            at.is_held
+        };
+        if sleeps {
+            self.block(0, None);
+        }
+        let mut state = self.state();
+        let (_, now_ns) = state.here();
+        state.locks.at(lock).costs.waiting_ns += now_ns - since_ns;
+        Waited::LookAgain
+    }
+
+    /// Hands a lock from the running task to the first one that spins for it.
+    fn hand_over(&self, lock: usize) -> bool {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (cpu, now_ns) = state.here();
+        let (topology, costs) = (&state.topology, &state.costs);
+        let at = state.locks.at(lock);
+        at.is_held = false;
+        at.costs.holding_ns += now_ns - at.since_ns;
+        let Some((next, since_ns)) = at.queue.pop_front() else {
+            if let Some(sleeper) = at.sleepers.pop_front() {
+                let call_ns = costs.call_ns;
+                state.cpu().now_ns += call_ns;
+                state.tasks[sleeper].was_woken = true;
+                state.make_ready(sleeper, now_ns + call_ns);
+            }
+            return false;
+        };
+        let next_cpu = state.tasks[next].cpu;
+        let mut ns = costs.transfer_ns(topology.distance(cpu, next_cpu)) + costs.hand_over_ns;
+        if costs.waiting == Waiting::Ticket {
+            ns += costs.ticket_waiter_ns * at.queue.len() as u64;
+        }
+        at.is_held = true;
+        at.costs.contended += 1;
+        at.costs.waiting_ns += now_ns + ns - since_ns;
+        // The line goes with it.
+        let line = (lock / LINE, 1);
+        state.lines.fetch((topology, costs), (next_cpu, now_ns), line, Access::Update);
+        state.tasks[next].was_woken = true;
+        state.go_on(next, now_ns + ns);
+        true
+    }
+}
+
+impl Machine for Simulated {
+    fn task(&self) -> usize {
+        self.state.borrow().running + 1
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.state.borrow().here().1
+    }
+
+    fn access(&self, address: usize, bytes: usize, access: Access) {
+        if bytes == 0 || self.state().task().sequences > 0 {
+            return;
+        }
+        let finds = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let (cpu, _) = state.here();
+            let finds = state.lines.finds(&state.topology, cpu, address / LINE, access);
+            if finds {
+                let hit_ns = state.costs.hit_ns;
+                state.cpu().now_ns += hit_ns;
+            }
+            finds && access == Access::Read
+        };
+        // What its core has, a load returns at once; everything else happens in the order of time.
+        if !finds {
+            self.shared(address, bytes, access);
+        }
+    }
+
+    fn touch(&self, address: usize, bytes: usize, access: Access) {
+        self.fetch(address, bytes, access);
+    }
+
+    fn relax(&self) {
+        let relax_ns = self.state().costs.relax_ns;
+        self.pass(relax_ns);
+        self.order();
+    }
+
+    fn sleep(&self, key: usize, at_most_ns: Option<u64>) {
+        let until_ns = {
+            let mut state = self.state();
+            let call_ns = state.costs.call_ns;
+            state.cpu().now_ns += call_ns;
+            let (_, now_ns) = state.here();
+            at_most_ns.map(|ns| now_ns.saturating_add(ns))
+        };
+        self.block(key, until_ns);
+    }
+
+    fn wake(&self, key: usize, most: usize) {
+        self.order();
+        let mut state = self.state();
+        let call_ns = state.costs.call_ns;
+        state.cpu().now_ns += call_ns;
+        let (_, now_ns) = state.here();
+        state.wake(key, most, now_ns);
+    }
+
+    fn lock_wanted(&self, lock: usize) {
+        self.shared(lock, LINE - lock % LINE, Access::Update);
+    }
+
+    fn lock_waits(&self, lock: usize) -> Waited {
+        let waiting = self.state().costs.waiting;
+        if waiting == Waiting::Futex {
+            return self.wait_as_futex(lock);
+        }
+        self.spin(lock, None);
+        Waited::HandedOver
+    }
+
+    fn lock_taken(&self, lock: usize) {
+        let mut state = self.state();
+        let (_, now_ns) = state.here();
+        let at = state.locks.at(lock);
+        (at.is_held, at.since_ns) = (true, now_ns);
+        at.costs.acquisitions += 1;
+        state.task().keeps_cpu += u32::from(state.costs.waiting != Waiting::Futex);
+        let section_ns = state.costs.section_ns;
+        state.cpu().now_ns += section_ns;
+    }
+
+    fn lock_released(&self, lock: usize) -> bool {
+        self.shared(lock, LINE - lock % LINE, Access::Write);
+        let is_handed_over = self.hand_over(lock);
+        let mut state = self.state();
+        state.task().keeps_cpu -= u32::from(state.costs.waiting != Waiting::Futex);
+        is_handed_over
+    }
+
+    fn sequence_begins(&self, slot: usize) {
+        if self.state().task().sequences == 0 {
+            let sequence_ns = self.state().costs.sequence_ns;
+            self.pass(sequence_ns);
+            self.fetch(slot, 1, Access::Update);
+        }
+        self.state().task().sequences += 1;
+    }
+
+    fn sequence_ends(&self) {
+        self.state().task().sequences -= 1;
+    }
+}

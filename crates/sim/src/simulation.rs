@@ -1,0 +1,222 @@
+//! A run: tasks on a machine, from the first event to the last.
+
+use crate::costs::Costs;
+use crate::machine::{Simulated, Work};
+use crate::outcome::Outcome;
+pub use crate::state::Placement;
+use crate::state::{Event, State, Status, TaskId};
+use crate::task::Here;
+use crate::topology::Topology;
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::run_on;
+use std::cmp::Reverse;
+use std::fmt;
+
+/// Bytes of a task's stack. The system gives memory for what is used; the deepest path of Quarry
+/// uses a few KiB.
+const STACK_BYTES: usize = 256 << 10;
+/// Events after the end of the last task in which daemons have to return.
+const EVENTS_TO_END: u64 = 1_000_000;
+
+/// A run that cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// When nothing was left to happen.
+    pub time_ns: u64,
+    /// Tasks that are not done, in the order in which they were spawned.
+    pub tasks: Vec<usize>,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            to,
+            "at {} ns of simulated time, tasks {:?} wait for each other: nothing else will happen",
+            self.time_ns, self.tasks
+        )
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// A machine and the tasks that it will run, which may borrow what lives for `'env`.
+pub struct Simulation<'env> {
+    state: State,
+    seed: u64,
+    works: Vec<(TaskId, Work<'env>)>,
+}
+
+impl<'env> Simulation<'env> {
+    /// A machine without tasks.
+    ///
+    /// # Panics
+    /// Where topology or costs are impossible: see their `validate`.
+    #[must_use]
+    pub fn new(topology: Topology, costs: Costs, seed: u64) -> Self {
+        topology.validate().expect("a possible topology");
+        costs.validate().expect("possible costs");
+        Self { state: State::new(topology, costs), seed, works: Vec::new() }
+    }
+
+    /// Adds a task, which begins at time 0. `Same` and `Next` go by CPU 0.
+    pub fn spawn(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
+        let task = self.state.add(placement, 0, false);
+        self.works.push((task, Box::new(work)));
+    }
+
+    /// Adds a task that the run does not wait for. Once all others are done, its sleeps return at
+    /// once and [`crate::task::is_over`] is true; it returns then.
+    pub fn spawn_daemon(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
+        let task = self.state.add(placement, 0, true);
+        self.works.push((task, Box::new(work)));
+    }
+
+    /// Gives locks the names by which the outcome has them; see [`crate::task::name_locks`].
+    pub fn name_locks(&mut self, visit_locks: impl FnOnce(&mut Visit<'_>)) {
+        visit_locks(&mut |name, lock| {
+            self.state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
+        });
+    }
+
+    /// Runs all tasks to their end.
+    ///
+    /// # Errors
+    /// Tasks that wait for each other for ever. Their stacks, with what they own, are leaked.
+    ///
+    /// # Panics
+    /// Where a task panics, or a daemon does not return at the end.
+    pub fn run(mut self) -> Result<Outcome, Stuck> {
+        for (task, _) in &self.works {
+            // Nobody is woken: the run begins with tasks on their CPUs.
+            let wake_ns = std::mem::take(&mut self.state.costs.wake_ns);
+            self.state.make_ready(*task, 0);
+            self.state.costs.wake_ns = wake_ns;
+        }
+        let machine = Simulated::new(self.state, self.seed);
+        let works = self.works;
+        let result = run_on(&machine, || {
+            let _here = Here::set(&machine);
+            Run { machine: &machine, coroutines: Vec::new() }.run(works)
+        });
+        let state = machine.into_state();
+        let mut outcome = state.outcome;
+        result?;
+        outcome.locks = state.locks.classes();
+        outcome.busy_ns = state.cpus.iter().map(|cpu| cpu.busy_ns).collect();
+        Ok(outcome)
+    }
+}
+
+type Routine = Coroutine<(), (), ()>;
+
+struct Run<'a> {
+    machine: &'a Simulated,
+    /// By task; `None` once it is done.
+    coroutines: Vec<Option<Routine>>,
+}
+
+impl Run<'_> {
+    fn run(mut self, works: Vec<(TaskId, Work<'_>)>) -> Result<(), Stuck> {
+        works.into_iter().for_each(|(task, work)| self.begin(task, work));
+        let mut events_left = EVENTS_TO_END;
+        loop {
+            let (next, is_over) = {
+                let mut state = self.machine.state();
+                (state.events.pop(), state.is_over)
+            };
+            events_left -= u64::from(is_over);
+            assert!(events_left > 0, "a daemon does not return at the end of the run");
+            match next {
+                Some(Reverse((at_ns, _, event))) => self.happens(at_ns, event),
+                None if self.is_done() => return Ok(()),
+                None => return Err(self.stuck()),
+            }
+            if !is_over && self.machine.state().alive == 0 {
+                self.end();
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.machine.state().tasks.iter().all(|task| task.status == Status::Done)
+    }
+
+    fn stuck(&mut self) -> Stuck {
+        // A coroutine that is dropped unwinds, which a build that aborts cannot.
+        self.coroutines.drain(..).for_each(std::mem::forget);
+        let state = self.machine.state();
+        let is_stuck = |task: &TaskId| state.tasks[*task].status != Status::Done;
+        Stuck {
+            time_ns: state.cpus.iter().map(|cpu| cpu.now_ns).max().unwrap_or(0),
+            tasks: (0..state.tasks.len()).filter(is_stuck).collect(),
+        }
+    }
+
+    /// Only daemons are left: wakes those that sleep.
+    fn end(&self) {
+        let mut state = self.machine.state();
+        state.is_over = true;
+        state.sleepers.clear();
+        for task in 0..state.tasks.len() {
+            if let Status::Sleeps(_) = state.tasks[task].status {
+                let now_ns = state.outcome.time_ns;
+                state.tasks[task].was_woken = false;
+                state.make_ready(task, now_ns);
+            }
+        }
+    }
+
+    fn happens(&mut self, at_ns: u64, event: Event) {
+        match event {
+            Event::Timer(task, wait) => {
+                let mut state = self.machine.state();
+                if state.tasks[task].wait == wait {
+                    state.time_is_over(task, at_ns);
+                }
+            }
+            Event::Resume(task) => self.resume(task),
+        }
+    }
+
+    fn resume(&mut self, task: TaskId) {
+        self.machine.state().running = task;
+        let routine = self.coroutines[task].as_mut().expect("only a task that lives has events");
+        if let CoroutineResult::Return(()) = routine.resume(()) {
+            self.coroutines[task] = None;
+            let mut state = self.machine.state();
+            let (_, now_ns) = state.here();
+            state.tasks[task].status = Status::Done;
+            state.outcome.tasks += 1;
+            if !state.tasks[task].is_daemon {
+                state.alive -= 1;
+                state.outcome.time_ns = state.outcome.time_ns.max(now_ns);
+            }
+            state.leave_cpu();
+        }
+        for (task, work) in self.machine.take_spawned() {
+            self.begin(task, work);
+        }
+    }
+
+    /// Makes the coroutine of a task, which begins with its first event.
+    fn begin(&mut self, task: TaskId, work: Work<'_>) {
+        // The machine lives longer than all coroutines: `Simulation::run` owns it.
+        let machine: *const Simulated = self.machine;
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for the stack of a task");
+        // SAFETY: the closure borrows what lives for `'env` and the machine. It runs only inside
+        // of `Simulation::run`, which ends after both; a coroutine that is not done by then is
+        // forgotten (`stuck`) or, where another task panics, dropped within it.
+        let routine = unsafe {
+            Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
+                (*machine).begins(task, yielder);
+                work();
+            })
+        };
+        if self.coroutines.len() <= task {
+            self.coroutines.resize_with(task + 1, || None);
+        }
+        self.coroutines[task] = Some(routine);
+    }
+}

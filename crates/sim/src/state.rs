@@ -1,0 +1,311 @@
+//! The state of a machine between two steps of its tasks: CPUs, their queues, and what happens
+//! next.
+//!
+//! * A CPU has at most one task, and others in its queue; a CPU with a queue has a task.
+//! * A task is in one place: on a CPU, in the queue of one, or blocked (asleep, or waiting for a
+//!   lock in its CPU).
+//! * Nothing happens before the event that was taken last: every event in the heap is as late, or
+//!   later.
+
+use crate::costs::Costs;
+use crate::lines::{ByAddress, Lines};
+use crate::locks::Locks;
+use crate::outcome::Outcome;
+use crate::topology::Topology;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The number of a task.
+pub(crate) type TaskId = usize;
+
+/// Where a task may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// On this CPU.
+    Cpu(u32),
+    /// On the CPU of the task that spawns it; CPU 0 before the run.
+    Same,
+    /// On the CPU after it.
+    Next,
+    /// On any CPU: an idle one if there is one, the nearest first.
+    Unbound,
+    /// On any CPU of this node.
+    Node(u32),
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// The task of this number goes on: it is on its CPU.
+    Resume(TaskId),
+    /// The time of a task's wait is over, if it is still the wait of this number.
+    Timer(TaskId, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// On its CPU, or in its queue.
+    Ready,
+    /// Spins for the lock at this address, on its CPU.
+    Spins(usize),
+    /// Sleeps on a key, on none if 0.
+    Sleeps(usize),
+    Done,
+}
+
+pub(crate) struct Task {
+    pub(crate) status: Status,
+    pub(crate) cpu: u32,
+    /// The node that it stays in, or a CPU that it does not leave.
+    pub(crate) placement: Placement,
+    /// Counts waits, so that a timer of an earlier one is told apart.
+    pub(crate) wait: u64,
+    /// Locks held, and switched-off interrupts: while there are any, it keeps its CPU.
+    pub(crate) keeps_cpu: u32,
+    /// Sequences that it is in.
+    pub(crate) sequences: u32,
+    /// The run ends without it.
+    pub(crate) is_daemon: bool,
+    /// Its last wait was ended by a wake-up, and not by its time.
+    pub(crate) was_woken: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Cpu {
+    pub(crate) now_ns: u64,
+    pub(crate) task: Option<TaskId>,
+    pub(crate) queue: VecDeque<TaskId>,
+    /// When its task came, and until when that may stay while others wait.
+    pub(crate) since_ns: u64,
+    pub(crate) slice_ends_ns: u64,
+    pub(crate) busy_ns: u64,
+}
+
+pub(crate) struct State {
+    pub(crate) topology: Topology,
+    pub(crate) costs: Costs,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) running: TaskId,
+    pub(crate) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    /// Numbers events, so that of two at one time the earlier comes first.
+    numbered: u64,
+    pub(crate) sleepers: ByAddress<VecDeque<TaskId>>,
+    pub(crate) locks: Locks,
+    pub(crate) lines: Lines,
+    /// Until when the memory of each socket is busy.
+    pub(crate) memory_busy_until_ns: Vec<f64>,
+    pub(crate) outcome: Outcome,
+    /// Tasks that are neither done nor daemons.
+    pub(crate) alive: usize,
+    /// Only daemons are left, which shall end.
+    pub(crate) is_over: bool,
+}
+
+impl State {
+    pub(crate) fn new(topology: Topology, costs: Costs) -> Self {
+        let (cpus, sockets) = (topology.cpus() as usize, topology.sockets as usize);
+        Self {
+            topology,
+            costs,
+            cpus: std::iter::repeat_with(Cpu::default).take(cpus).collect(),
+            tasks: Vec::new(),
+            running: 0,
+            events: BinaryHeap::new(),
+            numbered: 0,
+            sleepers: ByAddress::default(),
+            locks: Locks::new(),
+            lines: Lines::new(),
+            memory_busy_until_ns: vec![0.0; sockets],
+            outcome: Outcome::default(),
+            alive: 0,
+            is_over: false,
+        }
+    }
+
+    pub(crate) fn cpu(&mut self) -> &mut Cpu {
+        &mut self.cpus[self.tasks[self.running].cpu as usize]
+    }
+
+    pub(crate) fn task(&mut self) -> &mut Task {
+        &mut self.tasks[self.running]
+    }
+
+    /// The CPU of the running task and its time.
+    pub(crate) fn here(&self) -> (u32, u64) {
+        let cpu = self.tasks[self.running].cpu;
+        (cpu, self.cpus[cpu as usize].now_ns)
+    }
+
+    pub(crate) fn queue_event(&mut self, at_ns: u64, event: Event) {
+        self.numbered += 1;
+        self.outcome.events += 1;
+        self.events.push(Reverse((at_ns, self.numbered, event)));
+    }
+
+    /// A new task that can run from `at_ns` on. `Same` and `Next` go by `from`.
+    pub(crate) fn add(&mut self, placement: Placement, from: u32, is_daemon: bool) -> TaskId {
+        let cpus = self.topology.cpus();
+        let placement = match placement {
+            Placement::Cpu(cpu) => Placement::Cpu(cpu % cpus),
+            Placement::Same => Placement::Cpu(from),
+            Placement::Next => Placement::Cpu((from + 1) % cpus),
+            Placement::Unbound => Placement::Unbound,
+            Placement::Node(node) => Placement::Node(node % self.topology.sockets),
+        };
+        self.tasks.push(Task {
+            status: Status::Ready,
+            cpu: if let Placement::Cpu(cpu) = placement { cpu } else { from },
+            placement,
+            wait: 0,
+            keeps_cpu: 0,
+            sequences: 0,
+            is_daemon,
+            was_woken: false,
+        });
+        self.alive += usize::from(!is_daemon);
+        self.tasks.len() - 1
+    }
+
+    fn may_run_on(&self, task: TaskId, cpu: u32) -> bool {
+        match self.tasks[task].placement {
+            Placement::Cpu(only) => cpu == only,
+            Placement::Node(node) => self.topology.socket_of(cpu) == node,
+            _ => true,
+        }
+    }
+
+    /// The CPU for a task that can run: an idle one, the nearest to its last one first, or else the
+    /// one with the shortest queue. O(CPUs), and O(1) for a task that stays on one.
+    fn choose_cpu(&self, task: TaskId) -> u32 {
+        if let Placement::Cpu(cpu) = self.tasks[task].placement {
+            return cpu;
+        }
+        let last = self.tasks[task].cpu;
+        let load = |cpu: u32| {
+            let cpu = &self.cpus[cpu as usize];
+            cpu.queue.len() + usize::from(cpu.task.is_some())
+        };
+        let core_is_busy = |cpu: u32| {
+            let cores = self.topology.all_cores();
+            (0..self.topology.threads)
+                .any(|thread| load(self.topology.core_of(cpu) + thread * cores) > 0)
+        };
+        (0..self.topology.cpus())
+            .filter(|cpu| self.may_run_on(task, *cpu))
+            .min_by_key(|cpu| {
+                let far = self.topology.socket_of(*cpu) != self.topology.socket_of(last);
+                (load(*cpu), *cpu != last, core_is_busy(*cpu), far, *cpu)
+            })
+            .unwrap_or(last)
+    }
+
+    /// Lets a task that was blocked, or is new, run as soon as its CPU has time.
+    pub(crate) fn make_ready(&mut self, task: TaskId, at_ns: u64) {
+        let cpu = self.choose_cpu(task);
+        self.tasks[task].status = Status::Ready;
+        self.tasks[task].cpu = cpu;
+        self.tasks[task].wait += 1;
+        let place = &mut self.cpus[cpu as usize];
+        if place.task.is_some() {
+            place.queue.push_back(task);
+            return;
+        }
+        place.now_ns = place.now_ns.max(at_ns);
+        self.start(cpu, task, self.costs.wake_ns);
+    }
+
+    /// Gives an idle CPU a task, which goes on `after_ns` from the CPU's time on.
+    fn start(&mut self, cpu: u32, task: TaskId, after_ns: u64) {
+        let slice_ns = self.costs.slice_ns;
+        let place = &mut self.cpus[cpu as usize];
+        place.task = Some(task);
+        place.since_ns = place.now_ns;
+        place.now_ns += after_ns;
+        place.slice_ends_ns = place.now_ns.saturating_add(slice_ns);
+        let now_ns = place.now_ns;
+        self.tasks[task].cpu = cpu;
+        self.queue_event(now_ns, Event::Resume(task));
+    }
+
+    /// Takes the running task off its CPU, which goes on with the next one.
+    pub(crate) fn leave_cpu(&mut self) {
+        let (cpu, now_ns) = self.here();
+        let place = &mut self.cpus[cpu as usize];
+        place.busy_ns += now_ns - place.since_ns;
+        place.task = None;
+        let next = place.queue.pop_front().or_else(|| self.steal(cpu));
+        if let Some(next) = next {
+            self.outcome.switches += 1;
+            self.start(cpu, next, self.costs.switch_ns);
+        }
+    }
+
+    /// A task of the longest queue that may run on `cpu`.
+    fn steal(&mut self, cpu: u32) -> Option<TaskId> {
+        let from = (0..self.cpus.len())
+            .filter(|other| self.cpus[*other].queue.iter().any(|task| self.may_run_on(*task, cpu)))
+            .min_by_key(|other| (Reverse(self.cpus[*other].queue.len()), *other))?;
+        let place = (0..self.cpus[from].queue.len())
+            .find(|place| self.may_run_on(self.cpus[from].queue[*place], cpu))?;
+        self.cpus[from].queue.remove(place)
+    }
+
+    /// Returns whether another task of the CPU is to run now.
+    pub(crate) fn slice_is_over(&self) -> bool {
+        let task = &self.tasks[self.running];
+        let cpu = &self.cpus[task.cpu as usize];
+        cpu.now_ns >= cpu.slice_ends_ns && !cpu.queue.is_empty() && task.keeps_cpu == 0
+    }
+
+    /// Sends the running task to the end of its CPU's queue.
+    pub(crate) fn yield_cpu(&mut self) {
+        let running = self.running;
+        self.cpu().queue.push_back(running);
+        self.leave_cpu();
+    }
+
+    /// Takes a task whose time is over from the queue that it waits in.
+    pub(crate) fn time_is_over(&mut self, task: TaskId, at_ns: u64) {
+        match self.tasks[task].status {
+            Status::Sleeps(key) => {
+                if let Some(sleepers) = self.sleepers.get_mut(&key) {
+                    sleepers.retain(|other| *other != task);
+                }
+                self.tasks[task].was_woken = false;
+                self.make_ready(task, at_ns);
+            }
+            Status::Spins(lock) => {
+                self.locks.at(lock).queue.retain(|(other, _)| *other != task);
+                self.tasks[task].was_woken = false;
+                self.go_on(task, at_ns);
+            }
+            Status::Ready | Status::Done => {}
+        }
+    }
+
+    /// Lets a task that spins on its CPU go on.
+    pub(crate) fn go_on(&mut self, task: TaskId, at_ns: u64) {
+        self.tasks[task].status = Status::Ready;
+        self.tasks[task].wait += 1;
+        let cpu = self.tasks[task].cpu as usize;
+        self.cpus[cpu].now_ns = self.cpus[cpu].now_ns.max(at_ns);
+        self.queue_event(at_ns, Event::Resume(task));
+    }
+
+    /// Wakes up to `most` tasks that sleep on `key`; returns how many.
+    pub(crate) fn wake(&mut self, key: usize, most: usize, at_ns: u64) -> usize {
+        let mut woken = 0;
+        while woken < most {
+            let Some(sleepers) = self.sleepers.get_mut(&key) else { break };
+            let Some(task) = sleepers.pop_front() else {
+                self.sleepers.remove(&key);
+                break;
+            };
+            self.tasks[task].was_woken = true;
+            self.make_ready(task, at_ns);
+            woken += 1;
+        }
+        woken
+    }
+}

@@ -1,0 +1,200 @@
+//! What a running task does besides calling Quarry. All functions are those of the task that calls
+//! them; where none runs, [`cpu`] and [`now_ns`] are 0, and the others panic.
+
+use crate::machine::Simulated;
+use crate::state::Placement;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{Access, Machine};
+use std::cell::Cell;
+
+std::thread_local! {
+    static HERE: Cell<*const Simulated> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Makes a machine the one of this thread, until it is dropped.
+pub(crate) struct Here;
+
+impl Here {
+    pub(crate) fn set(machine: &Simulated) -> Self {
+        HERE.set(machine);
+        Self
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.set(std::ptr::null());
+    }
+}
+
+/// The machine of this thread, if there is one.
+fn machine<'a>() -> Option<&'a Simulated> {
+    // SAFETY: a machine stands here only while `Here` borrows from its owner's frame, in which all
+    // tasks run; callers use the reference within one call of a task.
+    unsafe { HERE.get().as_ref() }
+}
+
+pub(crate) fn here<'a>() -> &'a Simulated {
+    machine().expect("a function of quarry_sim::task is called by a task of a simulation")
+}
+
+/// The CPU that the task is on: what `DeclaredSlot::declare` takes.
+#[must_use]
+pub fn cpu() -> u32 {
+    machine().map_or(0, |machine| machine.state().here().0)
+}
+
+/// The node of that CPU.
+#[must_use]
+pub fn node() -> u32 {
+    machine().map_or(0, |machine| {
+        let state = machine.state();
+        state.topology.socket_of(state.here().0)
+    })
+}
+
+/// The task's time.
+#[must_use]
+pub fn now_ns() -> u64 {
+    machine().map_or(0, Machine::now_ns)
+}
+
+/// Computes for `ns` nanoseconds. Others get their turn where the slice ends.
+pub fn compute(ns: u64) {
+    here().compute(ns);
+}
+
+/// Uses the plain lines of `bytes` bytes at `address`.
+pub fn lines(address: usize, bytes: usize, access: Access) {
+    here().touch(address, bytes, access);
+}
+
+/// Uses a line that is no memory of this process, by a number of the caller's.
+pub fn line(key: u32, access: Access) {
+    lines(key_address(key), 1, access);
+}
+
+/// The same for a line on which tasks meet, such as a counter: in the order of time.
+pub fn shared_line(key: u32, access: Access) {
+    here().shared(key_address(key), 1, access);
+}
+
+/// Lines that are no memory lie above all addresses of a process: the upper half is the kernel's.
+fn key_address(key: u32) -> usize {
+    1 << 63 | (key as usize) << 6
+}
+
+/// Reads or writes `bytes` of the memory of the task's node, past the caches: as fast as its core
+/// can, and as the socket's bandwidth lets it.
+pub fn memory(bytes: u64) {
+    memory_of(node(), bytes);
+}
+
+/// The same for the memory of another node.
+///
+/// # Panics
+/// Where there is no such node.
+pub fn memory_of(node: u32, bytes: u64) {
+    here().order();
+    let mut guard = here().state();
+    let state = &mut *guard;
+    let (_, now_ns) = state.here();
+    let alone_ns = bytes as f64 / state.costs.core_bytes_per_ns;
+    let busy_until_ns = &mut state.memory_busy_until_ns[node as usize];
+    let begin_ns = busy_until_ns.max(now_ns as f64);
+    *busy_until_ns = begin_ns + bytes as f64 / state.costs.socket_bytes_per_ns;
+    let took_ns = alone_ns.max(*busy_until_ns - now_ns as f64);
+    state.outcome.memory_bytes += bytes;
+    state.outcome.memory_waiting_ns += (took_ns - alone_ns) as u64;
+    state.cpu().now_ns += took_ns.round() as u64;
+}
+
+/// Sleeps; the CPU is free meanwhile.
+pub fn sleep(ns: u64) {
+    Machine::sleep(here(), 0, Some(ns));
+}
+
+/// Sleeps until a task wakes `key`, or until the time is over. Returns whether it was woken; at
+/// the end of the run (see [`is_over`]) it returns false at once. `key` is not 0.
+pub fn sleep_on(key: usize, at_most_ns: Option<u64>) -> bool {
+    here().order();
+    Machine::sleep(here(), key, at_most_ns);
+    here().state().task().was_woken
+}
+
+/// Wakes up to `most` tasks that sleep on `key`.
+pub fn wake(key: usize, most: usize) {
+    Machine::wake(here(), key, most);
+}
+
+/// Lets the other tasks of the CPU run.
+pub fn yield_cpu() {
+    let has_others = {
+        let mut state = here().state();
+        let has_others = !state.cpu().queue.is_empty();
+        if has_others {
+            state.yield_cpu();
+        }
+        has_others
+    };
+    if has_others {
+        here().suspend();
+    } else {
+        here().order();
+    }
+}
+
+/// Waits until no other task is earlier: what the task reads then of plain variables that it shares
+/// with others is what they have written by its time.
+pub fn order() {
+    here().order();
+}
+
+/// Runs `body` while the task keeps its CPU, as with interrupts switched off.
+pub fn interrupts_off<T>(body: impl FnOnce() -> T) -> T {
+    here().state().task().keeps_cpu += 1;
+    let result = body();
+    here().state().task().keeps_cpu -= 1;
+    result
+}
+
+/// A random number, of the run's seed.
+#[must_use]
+pub fn random() -> u64 {
+    here().random()
+}
+
+/// A random time with this mean, exponentially distributed.
+#[must_use]
+pub fn exponential_ns(mean_ns: f64) -> u64 {
+    // 53 bits, above 0 and at most 1.
+    let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (-uniform.ln() * mean_ns).round() as u64
+}
+
+/// Starts another task.
+pub fn spawn(placement: Placement, work: impl FnOnce() + 'static) {
+    let machine = here();
+    machine.order();
+    let mut state = machine.state();
+    let (cpu, now_ns) = state.here();
+    let task = state.add(placement, cpu, false);
+    state.make_ready(task, now_ns);
+    drop(state);
+    machine.spawn_later(task, Box::new(work));
+}
+
+/// Returns whether all tasks but daemons are done: a daemon that sees this returns.
+#[must_use]
+pub fn is_over() -> bool {
+    here().state().is_over
+}
+
+/// Gives locks the names by which the outcome has them:
+/// `name_locks(|visit| stack.visit_locks(visit))`.
+pub fn name_locks(visit_locks: impl FnOnce(&mut Visit<'_>)) {
+    let mut state = here().state();
+    visit_locks(&mut |name, lock| {
+        state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
+    });
+}

@@ -1,0 +1,162 @@
+//! Which CPUs a machine has, and how far they are from each other.
+
+use serde::{Deserialize, Serialize};
+
+/// The most CPUs of a machine: as many as a line's record can name.
+pub const MOST_CPUS: u32 = 4096;
+
+/// How far the data of one CPU is from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// The same core: they share its caches.
+    Core,
+    /// Another core of the socket.
+    Socket,
+    /// Another socket.
+    Remote,
+}
+
+/// The CPUs of a machine. CPU numbers go through all cores of all sockets first, socket by socket,
+/// and then through the second threads in the same order, as Linux numbers those of x86 servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// What outputs call it.
+    pub name: String,
+    /// Sockets, each one node.
+    pub sockets: u32,
+    /// Cores of each socket.
+    pub cores: u32,
+    /// Threads of each core.
+    pub threads: u32,
+}
+
+impl Topology {
+    /// A machine of one thread per core.
+    #[must_use]
+    pub fn new(sockets: u32, cores: u32) -> Self {
+        Self { name: format!("{sockets}x{cores}"), sockets, cores, threads: 1 }
+    }
+
+    /// A preset by its name; `None` where there is none. `PRESETS` has the names.
+    #[must_use]
+    pub fn preset(name: &str) -> Option<Self> {
+        let (name, sockets, cores, threads) =
+            *PRESETS.iter().find(|(preset, ..)| *preset == name)?;
+        Some(Self { name: name.to_owned(), sockets, cores, threads })
+    }
+
+    /// Reads a machine from the text of a TOML file with the four fields.
+    ///
+    /// # Errors
+    /// What the text lacks, has too much, or has out of range.
+    pub fn from_toml(text: &str) -> anyhow::Result<Self> {
+        let topology: Self = toml::from_str(text)?;
+        topology.validate()?;
+        Ok(topology)
+    }
+
+    /// Returns the first thing that cannot be.
+    ///
+    /// # Errors
+    /// A count of 0, or more than [`MOST_CPUS`] CPUs.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        for (what, count) in
+            [("sockets", self.sockets), ("cores", self.cores), ("threads", self.threads)]
+        {
+            anyhow::ensure!(count > 0, "{what} = 0: a machine has one at least");
+        }
+        let cpus = u64::from(self.sockets) * u64::from(self.cores) * u64::from(self.threads);
+        anyhow::ensure!(cpus <= u64::from(MOST_CPUS), "{cpus} CPUs: {MOST_CPUS} are accepted");
+        Ok(())
+    }
+
+    /// Number of CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        self.sockets * self.cores * self.threads
+    }
+
+    /// Number of cores of all sockets.
+    #[must_use]
+    pub fn all_cores(&self) -> u32 {
+        self.sockets * self.cores
+    }
+
+    /// The core of a CPU, counted through all sockets.
+    #[must_use]
+    pub fn core_of(&self, cpu: u32) -> u32 {
+        cpu % self.all_cores()
+    }
+
+    /// The socket of a CPU, which is its node.
+    #[must_use]
+    pub fn socket_of(&self, cpu: u32) -> u32 {
+        self.core_of(cpu) / self.cores
+    }
+
+    /// The distance between two CPUs.
+    #[must_use]
+    pub fn distance(&self, one: u32, other: u32) -> Distance {
+        if self.core_of(one) == self.core_of(other) {
+            Distance::Core
+        } else if self.socket_of(one) == self.socket_of(other) {
+            Distance::Socket
+        } else {
+            Distance::Remote
+        }
+    }
+}
+
+/// Name, sockets, cores per socket, threads per core.
+///
+/// The documents name threads (`shared/reference`): 002's and 004's have 16, 44 and 160 of them.
+/// Sockets and cores are those of processors of their years with as many threads; a file of one's
+/// own (`from_toml`) says otherwise.
+pub const PRESETS: &[(&str, u32, u32, u32)] = &[
+    ("two", 1, 2, 1),
+    ("16-threads", 1, 8, 2),
+    ("32-threads", 2, 8, 2),
+    ("44-threads", 2, 11, 2),
+    ("48-threads", 2, 12, 2),
+    ("64-threads", 4, 8, 2),
+    ("160-threads", 4, 20, 2),
+    ("2x64x2", 2, 64, 2),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_valid_and_have_the_cpus_of_their_names() {
+        for (name, ..) in PRESETS {
+            let preset = Topology::preset(name).expect("listed");
+            preset.validate().expect(name);
+            if let Some(threads) = name.strip_suffix("-threads") {
+                assert_eq!(preset.cpus().to_string(), threads);
+            }
+        }
+        assert_eq!(Topology::preset("none"), None);
+    }
+
+    #[test]
+    fn second_threads_come_after_all_cores() {
+        let machine = Topology { name: String::new(), sockets: 2, cores: 3, threads: 2 };
+        let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
+        assert_eq!(sockets, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
+        assert_eq!(machine.distance(1, 7), Distance::Core);
+        assert_eq!(machine.distance(1, 8), Distance::Socket);
+        assert_eq!(machine.distance(1, 9), Distance::Remote);
+    }
+
+    #[test]
+    fn impossible_machines_are_refused() {
+        let of = |sockets| format!("name = 'x'\nsockets = {sockets}\ncores = 64\nthreads = 2\n");
+        assert!(Topology::from_toml(&of(2)).is_ok());
+        let refusal = |text: &str| Topology::from_toml(text).expect_err("refused").to_string();
+        assert!(refusal(&of(0)).contains("sockets = 0"));
+        assert!(refusal(&of(64)).contains("8192 CPUs: 4096"));
+        assert!(refusal(&(of(1) + "caches = 1")).contains("caches"));
+    }
+}

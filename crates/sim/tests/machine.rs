@@ -1,0 +1,124 @@
+//! The machine by itself: locks, sleep, slices and placements in simulated time.
+#![cfg(quarry_sim)]
+
+use quarry_sim::{Barrier, Costs, Outcome, Placement, Simulation, Topology, Waiting, task};
+use quarry_sys::lock::CountedLock;
+use std::cell::RefCell;
+
+fn contend(seed: u64) -> Outcome {
+    let lock = CountedLock::new(0u64);
+    let mut simulation = Simulation::new(Topology::new(2, 4), Costs::default(), seed);
+    simulation.name_locks(|visit| visit("counter", &lock));
+    for cpu in 0..8 {
+        let lock = &lock;
+        simulation.spawn(Placement::Cpu(cpu), move || {
+            for _ in 0..100 {
+                task::compute(task::exponential_ns(300.0));
+                *lock.lock() += 1;
+            }
+        });
+    }
+    let outcome = simulation.run().expect("it ends");
+    assert_eq!(*lock.lock(), 800);
+    assert_eq!(lock.stats().acquisitions, 801);
+    assert_eq!(lock.stats().contentions, outcome.locks["counter"].contended);
+    outcome
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome() {
+    let outcome = contend(7);
+    assert_eq!(outcome, contend(7));
+    assert_ne!(outcome, contend(8));
+    let class = outcome.locks["counter"];
+    assert_eq!(class.acquisitions, 800);
+    assert!(class.contended > 0 && class.waiting_ns > 0, "{class:?}");
+}
+
+#[test]
+fn tasks_of_one_cpu_take_turns() {
+    let costs = Costs { slice_ns: 1_000, switch_ns: 10, ..Costs::none() };
+    let order = RefCell::new(Vec::new());
+    let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
+    for number in 0..2 {
+        let order = &order;
+        simulation.spawn(Placement::Same, move || {
+            for _ in 0..3 {
+                task::compute(1_000);
+                task::order();
+                order.borrow_mut().push(number);
+            }
+        });
+    }
+    let outcome = simulation.run().expect("it ends");
+    assert_eq!(outcome.time_ns, 6_000 + outcome.switches * 10);
+    assert_eq!(outcome.busy_ns, [outcome.time_ns]);
+    assert!(outcome.switches >= 4, "{outcome:?}");
+    assert_eq!(order.take().len(), 6);
+}
+
+#[test]
+fn tasks_that_wait_for_each_other_are_reported() {
+    let mut simulation = Simulation::new(Topology::new(1, 2), Costs::default(), 0);
+    simulation.spawn(Placement::Cpu(0), || task::compute(50));
+    simulation.spawn(Placement::Cpu(1), || {
+        task::sleep_on(1, None);
+    });
+    let stuck = simulation.run().expect_err("nobody wakes it");
+    assert_eq!(stuck.tasks, [1]);
+}
+
+#[test]
+fn daemons_return_at_the_end() {
+    let rounds = RefCell::new(0);
+    let mut simulation = Simulation::new(Topology::new(1, 2), Costs::none(), 0);
+    simulation.spawn_daemon(Placement::Cpu(1), || {
+        while !task::is_over() {
+            task::sleep(100);
+            *rounds.borrow_mut() += 1;
+        }
+    });
+    simulation.spawn(Placement::Cpu(0), || task::sleep(1_050));
+    assert_eq!(simulation.run().expect("it ends").time_ns, 1_050);
+    assert_eq!(rounds.take(), 11);
+}
+
+#[test]
+fn unbound_tasks_spread_and_spawned_ones_run() {
+    let seen = RefCell::new(Vec::new());
+    let barrier = Barrier::new(4);
+    let mut simulation = Simulation::new(Topology::new(2, 2), Costs::none(), 0);
+    for _ in 0..4 {
+        simulation.spawn(Placement::Unbound, || {
+            task::compute(10);
+            barrier.wait();
+            seen.borrow_mut().push(task::cpu());
+            task::spawn(Placement::Next, || task::compute(5));
+        });
+    }
+    assert_eq!(simulation.run().expect("it ends").tasks, 8);
+    let mut seen = seen.take();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
+fn try_locks_see_who_holds_the_lock() {
+    for waiting in [Waiting::Ticket, Waiting::Queued, Waiting::Futex] {
+        let lock = CountedLock::new(());
+        let costs = Costs { waiting, ..Costs::none() };
+        let mut simulation = Simulation::new(Topology::new(1, 2), costs, 0);
+        simulation.spawn(Placement::Cpu(0), || {
+            let held = lock.lock();
+            task::compute(100);
+            drop(held);
+        });
+        simulation.spawn(Placement::Cpu(1), || {
+            for (until, is_free) in [(50, false), (99, false), (101, true)] {
+                task::compute(until - task::now_ns());
+                assert_eq!(lock.try_lock().is_some(), is_free, "{waiting:?} at {until}");
+            }
+        });
+        simulation.run().expect("it ends");
+    }
+}
