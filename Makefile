@@ -29,6 +29,8 @@ OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # The simulated machine: the same sources with another seam, so in a folder of its own.
 SIM := $(TARGET)/tools/quarry-sim
+# What `quarry record` preloads.
+RECORDER := $(TARGET)/release/libquarry_recorder.so
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
@@ -86,8 +88,12 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command qu
 	$(BUILD) build --release -p quarry-sqlite-object
 	@scripts/strip.sh $(LOAD) $(SQLITE)
 	@ln -sf $(notdir $(SQLITE)) $(SQLITE).$(ABI)
+	@echo "==> building libquarry_recorder.so"
+	$(BUILD) build --release -p quarry-recorder
+	@scripts/strip.sh $(RECORDER)
 	@echo "==> building quarry-sim"
 	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools -p quarry-sim \
+		--features machine \
 		--target-dir $(TARGET)/sim
 	cp $(TARGET)/sim/tools/quarry-sim $(SIM)
 	@scripts/strip.sh $(SIM)

@@ -75,9 +75,9 @@ step_sim() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_sim" CARGO_TARGET_DIR=$target/sim
     cargo clippy -p quarry-sys -p quarry-core --lib -- -D warnings \
         && cargo clippy -p quarry-sys --test simulated -- -D warnings \
-        && cargo clippy -p quarry-sim --all-targets -- -D warnings \
+        && cargo clippy -p quarry-sim --features machine --all-targets -- -D warnings \
         && cargo test -p quarry-sys --test simulated \
-        && cargo test -p quarry-sim
+        && cargo test -p quarry-sim --features machine
 }
 
 step_aarch64() { scripts/aarch64.sh; }

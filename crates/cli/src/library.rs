@@ -103,6 +103,13 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
     Ok(path)
 }
 
+/// Finds another file that is built and installed with the command; the path is absolute and can
+/// stand in `LD_PRELOAD`.
+pub(crate) fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
+    let path = find_beside(name)?;
+    if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
+}
+
 /// Takes or refuses the file that was named: any other library would run something else than what
 /// was asked for.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
@@ -153,7 +160,7 @@ fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         }
         // `target/<profile>/quarry`: the library may have been built with the profile `release`.
         if above.join("CACHEDIR.TAG").is_file() {
-            places.push(above.join("release").join(name));
+            places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
         }
     }
     places

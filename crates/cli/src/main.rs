@@ -12,7 +12,9 @@ mod pages;
 mod program;
 #[cfg(test)]
 mod recipes;
+mod record;
 mod run;
+mod simulate;
 mod slabinfo;
 mod top;
 mod watcher;
@@ -51,6 +53,8 @@ enum Command {
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
+    Record(record::RecordArgs),
+    Simulate(simulate::SimulateArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -89,6 +93,8 @@ fn main() {
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),
+        Command::Record(args) => record::run(&args),
+        Command::Simulate(args) => report(simulate::run(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),

@@ -11,10 +11,11 @@
 //! descriptions of machines only. `docs/simulator.md` says what it can show, and what not.
 //!
 //! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `lines`,
-//! `locks`, `state`, `machine`, `task`, `shared`, `simulation`.
+//! `locks`, `state`, `machine`, `task`, `shared`, `simulation`, `simulate`.
 
 pub mod costs;
 pub mod outcome;
+pub mod simulate;
 pub mod topology;
 
 #[cfg(quarry_sim)]

@@ -1,21 +1,29 @@
-//! The command `quarry-sim`: Quarry on a simulated machine.
+//! The command `quarry-sim`: Quarry on a simulated machine. The command `quarry` starts it.
 
-#[cfg(quarry_sim)]
+#[cfg(not(quarry_sim))]
+compile_error!("quarry-sim needs RUSTFLAGS=\"--cfg quarry_sim\", as `make build` sets it");
+
 mod bench;
 
-#[cfg(quarry_sim)]
-fn main() -> anyhow::Result<()> {
+fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["bench"] => bench::run(),
-        _ => anyhow::bail!("usage: quarry-sim bench"),
+        ["simulate"] => simulate(),
+        _ => Err(anyhow::anyhow!("usage: quarry-sim bench|simulate")),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quarry-sim: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
     }
 }
 
-#[cfg(not(quarry_sim))]
-fn main() -> anyhow::Result<()> {
-    anyhow::bail!(
-        "this quarry-sim has no machine: build it with RUSTFLAGS=\"--cfg quarry_sim\" and a target \
-         directory of its own, as `make build` does"
-    )
+/// Answers the question on standard input: JSON in, JSON out.
+fn simulate() -> anyhow::Result<()> {
+    let question = serde_json::from_reader(std::io::stdin().lock())?;
+    let answer = quarry_sim::simulate::answer(&question)?;
+    Ok(serde_json::to_writer(std::io::stdout().lock(), &answer)?)
 }

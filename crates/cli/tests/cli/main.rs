@@ -16,5 +16,6 @@ mod report;
 mod run;
 mod sharding;
 mod support;
+mod traces;
 mod usage;
 mod zone;

@@ -1,0 +1,168 @@
+//! `quarry record`: what a program asks of malloc, call by call.
+
+use crate::exit_status::EXIT_USAGE;
+use crate::library::{self, LibraryError};
+use crate::program::CommandLine;
+use anyhow::{Context, bail};
+use quarry_core::heap::options::parse_bytes;
+use quarry_harness::Usage;
+use quarry_harness::launch::preload_value;
+use quarry_trace::layout::{CHUNK_BYTES, file_bytes};
+use quarry_trace::{Trace, TraceError};
+use signal_hook::consts::{SIGINT, SIGQUIT};
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The shared object that writes traces.
+const RECORDER: &str = "libquarry_recorder.so";
+
+/// Record what a program asks of malloc: each call, with its thread, CPU and time.
+///
+/// The program runs on glibc's malloc, and a call takes some 100 ns longer. `quarry simulate` plays
+/// the trace on a machine of many CPUs. The exit status is the program's; 125: it could not be
+/// recorded, and did not run; 2: a wrong option.
+#[derive(clap::Args)]
+pub(crate) struct RecordArgs {
+    /// The trace.
+    #[arg(short, long, value_name = "FILE", default_value = "quarry.trace")]
+    output: PathBuf,
+    /// The most bytes of a trace, such as 64M; a call takes 5 to 10. What does not fit is counted.
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
+    limit: usize,
+    /// Record programs that the program starts as well, each in FILE.PID.
+    #[arg(long)]
+    children: bool,
+    #[command(flatten)]
+    program: CommandLine,
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    let least = file_bytes(1);
+    let bytes = parse_bytes(text).filter(|bytes| *bytes >= least);
+    bytes.ok_or_else(|| format!("accepted: {least} or more bytes, such as 64M or 1G"))
+}
+
+/// Exit status where the program could not be recorded, as `env` and `timeout` have it.
+const EXIT_OWN_FAILURE: i32 = 125;
+
+/// Runs the program and says what was recorded; returns the exit status.
+pub(crate) fn run(args: &RecordArgs) -> i32 {
+    match record(args) {
+        Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            if Usage::is_cause_of(&error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
+        }
+    }
+}
+
+fn say(message: std::fmt::Arguments<'_>) {
+    // With standard error closed or full the program runs all the same.
+    let _ = writeln!(io::stderr(), "quarry record: {message}");
+}
+
+fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
+    let recorder = library::find_companion(RECORDER).map_err(LibraryError::into_error)?;
+    let trace = make_room(&args.output)?;
+    let mut command = Command::new(&args.program.command[0]);
+    command.args(&args.program.command[1..]);
+    command.env("LD_PRELOAD", preload_value(&[&recorder], env::var_os("LD_PRELOAD")));
+    command.env("QUARRY_TRACE", &trace).env("QUARRY_TRACE_BYTES", args.limit.to_string());
+    command.env_remove("QUARRY_TRACE_CHILDREN");
+    if args.children {
+        command.env("QUARRY_TRACE_CHILDREN", "1");
+    }
+    // Keys that interrupt reach the program too, which decides what they mean; here they are
+    // noted and nothing else. A handler, other than "ignore", ends with exec.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, interrupted.clone())?;
+    }
+    let name = args.program.command[0].display();
+    let status = command.status().with_context(|| format!("{name} cannot be started"))?;
+    let all = traces(&trace)?;
+    if all.is_empty() {
+        say(format_args!(
+            "nothing was recorded: {name} is static, set-user-ID, or ended before it began; \
+             `quarry run` says which"
+        ));
+    }
+    all.iter().try_for_each(|trace| finish(trace))?;
+    Ok(status)
+}
+
+/// Removes an earlier trace, and nothing else. Returns the absolute path: the program may begin in
+/// another folder.
+fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
+    let trace = std::path::absolute(output)?;
+    match fs::symlink_metadata(&trace) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = trace.parent().unwrap_or(Path::new("/"));
+            if !folder.is_dir() {
+                bail!(Usage(format!("--output {}: there is no such folder", output.display())));
+            }
+            return Ok(trace);
+        }
+        Err(error) => bail!(Usage(format!("--output {}: {error}", output.display()))),
+        Ok(_) => {}
+    }
+    match Trace::read(&trace) {
+        Ok(_) | Err(TraceError::Damaged { .. } | TraceError::Version { .. }) => {}
+        Err(error) => bail!(Usage(format!("--output: {error}; it stays as it is"))),
+    }
+    for earlier in traces(&trace)? {
+        fs::remove_file(&earlier).with_context(|| earlier.display().to_string())?;
+    }
+    Ok(trace)
+}
+
+/// The trace and those of children beside it, as far as they are there.
+fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = trace.parent().unwrap_or(Path::new("/"));
+    let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let other = entry.file_name().to_string_lossy().into_owned();
+        let is_child = other
+            .strip_prefix(&name)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|it| it.is_ascii_digit()));
+        if other == name || is_child {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Cuts off what a trace did not need, and says what is in it.
+fn finish(path: &Path) -> anyhow::Result<()> {
+    let trace = Trace::read(path)?;
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(file_bytes(trace.chunks) as u64).with_context(|| path.display().to_string())?;
+    let (calls, bytes) = (trace.calls(), trace.chunks * CHUNK_BYTES);
+    say(format_args!(
+        "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
+        path.display(),
+        trace.threads.len(),
+        trace.command,
+        bytes as f64 / 1048576.0,
+        trace.event_bytes as f64 / calls.max(1) as f64,
+    ));
+    if trace.lost > 0 {
+        say(format_args!(
+            "{}: {} further calls are missing: the trace was full (--limit), or signal handlers \
+             made them",
+            path.display(),
+            trace.lost
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! `quarry simulate`: a recorded program on a machine of many CPUs.
+
+use crate::library::{self, LibraryError};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::slab::{slab_names, slab_policy};
+use quarry_harness::Usage;
+use quarry_harness::destination::{Destination, Present};
+use quarry_harness::picture::{Course, Picture};
+use quarry_harness::table::{Table, figure, words};
+use quarry_sim::simulate::{Answer, Cell};
+use quarry_sim::{Costs, Topology, Waiting};
+use quarry_trace::Trace;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// The program that has the simulated machine.
+const SIMULATOR: &str = "quarry-sim";
+
+/// Play a recorded program on a machine of many CPUs, under several slab policies.
+///
+/// The program's threads are copied until every CPU has one; all copies share one heap. Time
+/// between calls is work, as it was recorded, at most 100 us at a time. What cannot be concluded
+/// from it is in docs/simulator.md.
+#[derive(clap::Args)]
+pub(crate) struct SimulateArgs {
+    /// What `quarry record` has written.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// CPUs of the machine; it is also asked with 1, 2, 4 .. of them.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cpus: u32,
+    /// Sockets, over which they are spread evenly.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    sockets: u32,
+    /// Slab policies.
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "sheaf,slub-4.9,slab,slqb,slam"
+    )]
+    slab: Vec<String>,
+    /// The policy of page lists.
+    #[arg(long, value_name = "NAME", default_value = "v6.18")]
+    pages: String,
+    /// What things cost on the machine: a TOML file with fields of `Costs` (docs/simulator.md).
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// About how many calls are played on all CPUs together. Each copy of the program plays its
+    /// part of them, from the middle of the trace, on machines of any size the same.
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    calls: u64,
+    /// Decides when the copies begin. The same seed gives the same answer.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON in place of tables.
+    #[arg(long)]
+    json: bool,
+    /// Draw the throughput over the number of CPUs.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// An answer and whose it is.
+#[derive(Serialize)]
+struct Row {
+    slab: String,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    trace: &'a Path,
+    command: &'a str,
+    recorded_calls: usize,
+    lost_calls: u64,
+    cpus: u32,
+    sockets: u32,
+    pages: &'a str,
+    seed: u64,
+    cells: &'a [Row],
+}
+
+/// Asks the simulated machine and prints its answers.
+pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
+    check_names(args)?;
+    let costs = costs(args)?;
+    let trace = Trace::read(&args.trace).map_err(|error| Usage(error.to_string()))?;
+    let simulator = library::find_companion(SIMULATOR).map_err(LibraryError::into_error)?;
+    let open = |path: &PathBuf| Destination::open("--svg", path, Present::Replaced);
+    let picture = args.svg.as_ref().map(open).transpose()?;
+    let copies = (args.cpus as usize).div_ceil(trace.threads.len().max(1));
+    let calls = (args.calls as usize / copies).max(1);
+    let cells: Vec<(String, Cell)> = args
+        .slab
+        .iter()
+        .flat_map(|slab| machines(args).into_iter().map(move |machine| (slab, machine)))
+        .map(|(slab, topology)| (slab.clone(), cell(args, slab, topology, &costs, calls)))
+        .collect();
+    let rows = ask_all(&simulator, &cells)?;
+    if let Some(picture) = picture {
+        picture.write(drawing(args, &trace, &rows).svg()?.as_bytes())?;
+    }
+    if args.json {
+        let document = Document {
+            trace: &args.trace,
+            command: &trace.command,
+            recorded_calls: trace.calls(),
+            lost_calls: trace.lost,
+            cpus: args.cpus,
+            sockets: args.sockets,
+            pages: &args.pages,
+            seed: args.seed,
+            cells: &rows,
+        };
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        return Ok(writeln!(out)?);
+    }
+    print(args, &trace, &rows, out)
+}
+
+fn check_names(args: &SimulateArgs) -> Result<()> {
+    for slab in &args.slab {
+        if slab_policy(slab).is_none() {
+            let accepted = slab_names().collect::<Vec<_>>().join(", ");
+            bail!(Usage(format!("--slab {slab}: no such policy; accepted: {accepted}")));
+        }
+    }
+    if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", &args.pages)
+    {
+        bail!(Usage(format!("--pages {}: no such policy; accepted: {accepted}", args.pages)));
+    }
+    if !args.cpus.is_multiple_of(args.sockets) {
+        let (cpus, sockets) = (args.cpus, args.sockets);
+        bail!(Usage(format!("--cpus {cpus}: not a multiple of --sockets {sockets}")));
+    }
+    Ok(())
+}
+
+/// The costs of the machine: locks are Quarry's own in a process, unless the file says otherwise.
+fn costs(args: &SimulateArgs) -> Result<Costs> {
+    let Some(path) = &args.costs else {
+        return Ok(Costs { waiting: Waiting::Futex, ..Costs::default() });
+    };
+    let refuse = |what: String| Usage(format!("--costs {}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
+}
+
+/// Machines of 1, 2, 4 .. CPUs up to the one that was asked for, which fill socket after socket.
+fn machines(args: &SimulateArgs) -> Vec<Topology> {
+    let of_socket = args.cpus / args.sockets;
+    let powers = (0..u32::BITS).map(|shift| 1u32 << shift).take_while(|cpus| *cpus < args.cpus);
+    let sockets = |cpus: u32| cpus.div_ceil(of_socket);
+    let whole = powers.filter(|cpus| cpus.is_multiple_of(sockets(*cpus)));
+    whole
+        .chain([args.cpus])
+        .map(|cpus| Topology::new(sockets(cpus), cpus / sockets(cpus)))
+        .collect()
+}
+
+fn cell(args: &SimulateArgs, slab: &str, topology: Topology, costs: &Costs, calls: usize) -> Cell {
+    Cell {
+        trace: args.trace.clone(),
+        topology,
+        costs: costs.clone(),
+        slab: slab.to_owned(),
+        pages: args.pages.clone(),
+        calls,
+        seed: args.seed,
+    }
+}
+
+/// Asks for all cells, as many at a time as there are CPUs here; the answers are in their order.
+fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
+    let progress = ProgressBar::new(cells.len() as u64).with_style(style);
+    let next = AtomicUsize::new(0);
+    let answers: Mutex<Vec<Option<Result<Answer>>>> =
+        Mutex::new(cells.iter().map(|_| None).collect());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((slab, cell)) = cells.get(index) else { break };
+            progress.set_message(format!("{slab}, {} CPUs", cell.topology.cpus()));
+            let answer = ask(simulator, cell).with_context(|| slab.clone());
+            answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[index] = Some(answer);
+            progress.inc(1);
+        }
+    };
+    thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        (0..workers).for_each(|_| {
+            scope.spawn(work);
+        });
+    });
+    progress.finish_and_clear();
+    let answers = answers.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let row = |((slab, _), answer): (&(String, Cell), Option<Result<Answer>>)| {
+        let answer = answer.context("a question was not asked")??;
+        Ok(Row { slab: slab.clone(), answer })
+    };
+    cells.iter().zip(answers).map(row).collect()
+}
+
+/// Asks for one cell: a process of its own, so that each begins with a fresh heap.
+fn ask(simulator: &Path, cell: &Cell) -> Result<Answer> {
+    let mut child = Command::new(simulator)
+        .arg("simulate")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| simulator.display().to_string())?;
+    let mut question = child.stdin.take().context("no pipe to the simulator")?;
+    question.write_all(&serde_json::to_vec(cell)?)?;
+    drop(question);
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}: {}", simulator.display(), output.status, said.trim_end());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn rows_of<'a>(rows: &'a [Row], slab: &str) -> impl Iterator<Item = &'a Answer> {
+    rows.iter().filter(move |row| row.slab == slab).map(|row| &row.answer)
+}
+
+fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) -> Result<()> {
+    let last = rows.iter().map(|row| &row.answer).max_by_key(|answer| answer.cpus);
+    let Some(last) = last else { return Ok(()) };
+    writeln!(
+        out,
+        "`{}`: {} calls of {} threads; {} copies on {} CPUs in {} sockets, seed {}\n",
+        trace.command,
+        trace.calls(),
+        trace.threads.len(),
+        last.copies,
+        args.cpus,
+        args.sockets,
+        args.seed,
+    )?;
+    if trace.lost > 0 {
+        writeln!(out, "{} calls are missing in the trace.\n", trace.lost)?;
+    }
+    let mib = |bytes: u64| figure(bytes as f64 / 1048576.0);
+    let at_last = |slab: &String| {
+        let first = rows_of(rows, slab).next()?;
+        let last = rows_of(rows, slab).last()?;
+        let worst = last.worst_lock.as_ref();
+        Some(vec![
+            slab.clone(),
+            figure(last.calls_per_s / 1e6),
+            figure(last.calls_per_s / first.calls_per_s),
+            figure(last.call_ns),
+            figure(100.0 * last.waiting),
+            figure(last.locks_per_1000),
+            worst.map_or("none".to_owned(), |(name, _)| name.clone()),
+            figure(last.lines_per_call),
+            mib(last.live_bytes),
+            mib(last.peak_bytes),
+            mib(last.parked_bytes),
+        ])
+    };
+    let head = [
+        words(format!("{} CPUs", last.cpus)),
+        "million calls/s".into(),
+        "times 1 CPU".into(),
+        "ns a call".into(),
+        "% waiting".into(),
+        "locks/1000".into(),
+        words("longest wait"),
+        "lines/call".into(),
+        "live MiB".into(),
+        "peak MiB".into(),
+        "parked MiB".into(),
+    ];
+    writeln!(out, "{}", Table::of(head, args.slab.iter().filter_map(at_last)).text())?;
+    let cpus = machines(args).into_iter().map(|machine| machine.cpus().to_string());
+    let head = ["million calls/s, CPUs".to_owned()].into_iter().chain(cpus);
+    let over_cpus = |slab: &String| {
+        let rates = rows_of(rows, slab).map(|answer| figure(answer.calls_per_s / 1e6));
+        [slab.clone()].into_iter().chain(rates).collect::<Vec<_>>()
+    };
+    writeln!(out, "\n{}", Table::of(head, args.slab.iter().map(over_cpus)).text())?;
+    Ok(())
+}
+
+fn drawing(args: &SimulateArgs, trace: &Trace, rows: &[Row]) -> Picture {
+    let program = trace.command.split(' ').next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let course = |slab: &String| Course {
+        name: slab.clone(),
+        points: rows_of(rows, slab)
+            .map(|answer| (f64::from(answer.cpus), answer.calls_per_s / 1e6))
+            .collect(),
+    };
+    Picture {
+        title: format!("{program}: calls of malloc and free on simulated CPUs"),
+        x: "CPUs",
+        y: "million calls/s",
+        lines: args.slab.iter().rev().map(course).collect(),
+    }
+}

@@ -1,0 +1,199 @@
+//! The trace of this process.
+
+use quarry_trace::CHUNK_BYTES;
+use quarry_trace::layout::{
+    AT_CHUNK_BYTES, AT_CHUNKS, AT_COMMAND, AT_COMMAND_LENGTH, AT_LOST, AT_PROCESS, AT_START,
+    AT_THREADS, AT_USED_CHUNKS, AT_VERSION, COMMAND_BYTES, MAGIC, VERSION, file_bytes,
+};
+use std::ffi::{CStr, CString, OsStr, c_int};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Names the trace; set by `quarry record`.
+const FILE_VARIABLE: &CStr = c"QUARRY_TRACE";
+/// Its most bytes; set by `quarry record`.
+const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
+
+/// Says that children record too; set by `quarry record --children`.
+const CHILDREN_VARIABLE: &CStr = c"QUARRY_TRACE_CHILDREN";
+
+/// The mapped trace; null before it is open, in children by `fork`, and where it could not be made.
+static MAPPED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// A number of the header.
+fn number(mapped: *mut u8, at: usize) -> &'static AtomicU32 {
+    // SAFETY: `mapped` is a mapping of at least a header that is never unmapped; `at` is one of the
+    // layout's offsets, a multiple of 4 within the header, and all use it as an atomic.
+    unsafe { AtomicU32::from_ptr(mapped.add(at).cast()) }
+}
+
+/// A long number of the header.
+fn long_number(mapped: *mut u8, at: usize) -> &'static AtomicU64 {
+    // SAFETY: as in `number`, with multiples of 8.
+    unsafe { AtomicU64::from_ptr(mapped.add(at).cast()) }
+}
+
+/// The monotonic clock, in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Returns whether calls are recorded.
+#[inline]
+pub(crate) fn is_open() -> bool {
+    !MAPPED.load(Ordering::Acquire).is_null()
+}
+
+/// Counts a call that is not recorded.
+pub(crate) fn lose() {
+    let mapped = MAPPED.load(Ordering::Acquire);
+    if !mapped.is_null() {
+        long_number(mapped, AT_LOST).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A new thread's number.
+pub(crate) fn next_thread() -> u32 {
+    let mapped = MAPPED.load(Ordering::Acquire);
+    if mapped.is_null() {
+        1
+    } else {
+        number(mapped, AT_THREADS).fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// An unused chunk, [`CHUNK_BYTES`] long and zero; `None` where there is no room left.
+pub(crate) fn next_chunk() -> Option<*mut u8> {
+    let mapped = MAPPED.load(Ordering::Acquire);
+    if mapped.is_null() {
+        return None;
+    }
+    let (used, all) = (number(mapped, AT_USED_CHUNKS), number(mapped, AT_CHUNKS));
+    let all = all.load(Ordering::Relaxed);
+    let take = |seen| (seen < all).then_some(seen + 1);
+    let chunk = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+    // SAFETY: the mapping has `all` chunks behind its header.
+    Some(unsafe { mapped.add(file_bytes(chunk as usize)) })
+}
+
+/// Stops recording in a child by `fork`: it would write into its parent's chunks.
+extern "C" fn in_child() {
+    MAPPED.store(ptr::null_mut(), Ordering::Release);
+}
+
+/// Makes the trace that the environment names and begins to record. Where that fails, it says why
+/// in one line, and the program runs unrecorded.
+pub(crate) fn open() {
+    // SAFETY: the loader runs this before the program's first thread; nobody changes the
+    // environment, and its strings stay.
+    let variable = |name: &CStr| unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    };
+    let (Some(path), Some(bytes)) = (variable(FILE_VARIABLE), variable(BYTES_VARIABLE)) else {
+        return;
+    };
+    let bytes = bytes.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let chunks = bytes / CHUNK_BYTES;
+    let children = variable(CHILDREN_VARIABLE).is_some();
+    match make(path, chunks, children) {
+        Ok(None) => {}
+        Ok(Some(mapped)) => {
+            // SAFETY: the handler stores one word, which any child may.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            MAPPED.store(mapped, Ordering::Release);
+        }
+        Err(error) => {
+            let path = path.to_string_lossy();
+            eprintln!("quarry record: {path}: {error}; the program runs, and is not recorded");
+        }
+    }
+}
+
+/// A file of so many chunks, mapped, with its header; `None` where the process is not recorded.
+fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8>> {
+    if chunks == 0 {
+        return Err(io::Error::other("there is no room for a chunk"));
+    }
+    let Some((file, own)) = create(path, children)? else { return Ok(None) };
+    let mapped = reserve(file, file_bytes(chunks));
+    // SAFETY: the file is ours, and the mapping does without it.
+    unsafe { libc::close(file) };
+    let mapped = mapped.inspect_err(|_| {
+        // SAFETY: the name ends with a NUL.
+        unsafe { libc::unlink(own.as_ptr()) };
+    })?;
+    fill_header(mapped, chunks as u32);
+    Ok(Some(mapped))
+}
+
+/// Creates the file. `None` where another process of the program has it already, and children are
+/// not to be recorded; else a child's file has the child's number behind its name. Of a process
+/// that executes one program after the other, the last one is recorded.
+fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
+    let own = CString::new(format!("{}.{}", path.to_string_lossy(), std::process::id()))?;
+    for name in std::iter::once(path.to_owned()).chain(children.then_some(own)) {
+        if owner(&name) == Some(std::process::id()) {
+            // SAFETY: the name ends with a NUL.
+            unsafe { libc::unlink(name.as_ptr()) };
+        }
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: as above.
+        let file = unsafe { libc::open(name.as_ptr(), flags, 0o600) };
+        if file >= 0 {
+            return Ok(Some((file, name)));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+    }
+    Ok(None)
+}
+
+/// The process that records into the file.
+fn owner(name: &CStr) -> Option<u32> {
+    let mut header = [0; AT_PROCESS + 4];
+    let mut file = File::open(OsStr::from_bytes(name.to_bytes())).ok()?;
+    file.read_exact(&mut header).ok()?;
+    Some(u32::from_le_bytes(header[AT_PROCESS..].try_into().ok()?))
+}
+
+/// Gives the file its full size on the disk, and maps it.
+fn reserve(file: c_int, bytes: usize) -> io::Result<*mut u8> {
+    // SAFETY: `file` is open for writing.
+    let refused = unsafe { libc::posix_fallocate(file, 0, bytes as libc::off_t) };
+    if refused != 0 {
+        return Err(io::Error::from_raw_os_error(refused));
+    }
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, which replaces none.
+    let mapped = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped.cast()) }
+}
+
+fn fill_header(mapped: *mut u8, chunks: u32) {
+    let numbers = [
+        (AT_VERSION, VERSION),
+        (AT_CHUNK_BYTES, CHUNK_BYTES as u32),
+        (AT_CHUNKS, chunks),
+        (AT_PROCESS, std::process::id()),
+    ];
+    for (at, value) in numbers {
+        number(mapped, at).store(value, Ordering::Relaxed);
+    }
+    long_number(mapped, AT_START).store(now_ns(), Ordering::Relaxed);
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let length = command.len().min(COMMAND_BYTES);
+    number(mapped, AT_COMMAND_LENGTH).store(length as u32, Ordering::Relaxed);
+    // SAFETY: the header has room for COMMAND_BYTES there, and nobody else sees it yet.
+    unsafe { mapped.add(AT_COMMAND).copy_from_nonoverlapping(command.as_ptr(), length) };
+    // SAFETY: the header begins with the magic. It comes last: without it the file is no trace.
+    unsafe { mapped.copy_from_nonoverlapping(MAGIC.as_ptr(), MAGIC.len()) };
+}

@@ -1,0 +1,334 @@
+//! Copies of a program on a heap.
+
+use super::cell::{Answer, Cell as Question};
+use super::program::{Op, Program, Step};
+use crate::outcome::Outcome;
+use crate::shared::Barrier;
+use crate::simulation::{Placement, Simulation};
+use crate::task;
+use anyhow::{Context, Result, anyhow, bail};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::Machine as Declared;
+use quarry_core::slab::{SlabPolicy, SlabVisitor, with_slab_policy};
+use quarry_core::stack::{Request, Stack, StackConfig};
+use quarry_sys::lock::LockStats;
+use quarry_sys::os::Linux;
+use quarry_sys::percpu::{Object, VirtualSlots};
+use quarry_sys::primitive::Access;
+use quarry_sys::primitive::announce::unseen;
+use quarry_trace::Trace;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+/// Memory of the machine, for the policies that ask how much there is: 4 GiB a CPU.
+const FRAMES_PER_CPU: u32 = 1 << 20;
+/// Times that the heap's memory is looked at, per copy of the program.
+const LOOKS: usize = 64;
+/// Bytes of a block that the program writes after its allocation, if it has as many: the line of
+/// its first fields.
+const WRITTEN_BYTES: usize = 64;
+/// Copies begin within this time, so that they do not run in step.
+const SPREAD_NS: u64 = 50_000;
+
+/// A block of a copy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    /// Where it is: `None` before its allocation, while it changes, and after its end.
+    object: Option<Object>,
+    /// Operations on it so far.
+    turns: u32,
+    /// True if a thread waits for its turn.
+    is_awaited: bool,
+}
+
+struct Config<S>(PhantomData<S>);
+
+impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
+    type PerCpu = VirtualSlots;
+    type Slab = S;
+}
+
+/// What all copies share.
+struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
+    stack: &'static Stack<Config<S>>,
+    calls: Cell<u64>,
+    refused: Cell<u64>,
+    /// Time that threads were in calls of the heap, waiting included.
+    in_calls_ns: Cell<u64>,
+    peak: Cell<(usize, usize)>,
+    /// When the part that counts began, and the counts of the locks then.
+    start: Cell<(u64, BTreeMap<String, LockStats>)>,
+    /// Calls between two looks at the memory.
+    look_every: u64,
+}
+
+struct OnHeap<'a> {
+    question: &'a Question,
+    options: StackOptions,
+    program: &'a Program,
+    copies: usize,
+}
+
+/// Plays a trace on a machine: threads of its program fill the CPUs in turn, as many copies of it
+/// as it takes. O(calls).
+///
+/// # Errors
+/// If the trace cannot be read or has no calls, a policy is unknown, or the system has no address
+/// space for the heap.
+pub fn answer(question: &Question) -> Result<Answer> {
+    question.topology.validate()?;
+    question.costs.validate()?;
+    let trace = Trace::read(&question.trace)?;
+    let whole = Program::of(&trace, usize::MAX);
+    let threads = whole.threads.len();
+    if threads == 0 {
+        bail!("{}: the trace has no calls", question.trace.display());
+    }
+    let copies = (question.topology.cpus() as usize).div_ceil(threads);
+    let program =
+        if question.calls < whole.calls() { Program::of(&trace, question.calls) } else { whole };
+    let mut options = StackOptions::default();
+    options.pages.declare(Declared {
+        cpus: question.topology.cpus(),
+        frames: FRAMES_PER_CPU.saturating_mul(question.topology.cpus()),
+        nodes: 1,
+    });
+    options
+        .set("PCP", &question.pages)
+        .map_err(|error| anyhow!("--pages {}: {error:?}", question.pages))?;
+    let on_heap = OnHeap { question, options, program: &program, copies };
+    with_slab_policy(&question.slab, on_heap)
+        .with_context(|| format!("there is no slab policy {}", question.slab))?
+}
+
+impl SlabVisitor<VirtualSlots> for OnHeap<'_> {
+    type Output = Result<Answer>;
+
+    fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> Self::Output {
+        let stack: &'static Stack<Config<S>> = Box::leak(Box::new(Stack::new()));
+        stack.percpu().choice().declare(self.question.topology.cpus(), task::cpu);
+        if let Err(error) = stack.init(&Linux, &self.options) {
+            bail!("the heap cannot be built: {error:?}");
+        }
+        let scene = Scene {
+            stack,
+            calls: Cell::new(0),
+            refused: Cell::new(0),
+            in_calls_ns: Cell::new(0),
+            peak: Cell::new((0, 0)),
+            start: Cell::default(),
+            look_every: (self.program.calls() / LOOKS).max(1) as u64 * self.copies as u64,
+        };
+        let blocks = || (0..self.program.blocks).map(|_| Cell::default()).collect::<Vec<_>>();
+        let blocks: Vec<_> = (0..self.copies).map(|_| blocks()).collect();
+        self.run(&scene, &blocks)
+    }
+}
+
+impl OnHeap<'_> {
+    fn run<S: SlabPolicy<VirtualSlots> + 'static>(
+        &self,
+        scene: &Scene<S>,
+        blocks: &[Vec<Cell<Block>>],
+    ) -> Result<Answer> {
+        let question = self.question;
+        let threads = self.copies * self.program.threads.len();
+        let (topology, costs) = (question.topology.clone(), question.costs.clone());
+        let mut simulation = Simulation::new(topology, costs, question.seed);
+        let places = (0..question.topology.cpus()).cycle().map(Placement::Cpu);
+        let all = blocks
+            .iter()
+            .flat_map(|blocks| self.program.threads.iter().map(move |steps| (steps, blocks)));
+        let barrier = &Barrier::new(threads);
+        for ((number, (steps, blocks)), place) in all.enumerate().zip(places) {
+            let thread = Thread { steps, blocks, is_first: number == 0 };
+            simulation.spawn(place, move || scene.play_twice(thread, barrier));
+        }
+        let outcome = simulation.run()?;
+        if scene.refused.get() > 0 {
+            bail!("the heap refused {} of {} calls", scene.refused.get(), scene.calls.get());
+        }
+        let cpus = question.topology.cpus().min(threads as u32);
+        Ok(self.answer(scene, &outcome, cpus))
+    }
+
+    fn answer<S: SlabPolicy<VirtualSlots> + 'static>(
+        &self,
+        scene: &Scene<S>,
+        outcome: &Outcome,
+        cpus: u32,
+    ) -> Answer {
+        let (before_ns, before) = scene.start.take();
+        let after = scene.locks();
+        let time_ns = (outcome.time_ns - before_ns).max(1);
+        let cpu_ns = (time_ns * u64::from(cpus)) as f64;
+        let calls = scene.calls.get() / 2;
+        let grown = |(name, now): (&String, &LockStats)| {
+            let then = before.get(name).copied().unwrap_or_default();
+            (name.clone(), now.wait_ns - then.wait_ns, now.acquisitions - then.acquisitions)
+        };
+        let locks: Vec<_> = after.iter().map(grown).collect();
+        let waiting = locks.iter().map(|(_, wait_ns, _)| *wait_ns).sum::<u64>() as f64 / cpu_ns;
+        let taken = locks.iter().map(|(.., taken)| *taken).sum::<u64>();
+        let worst = locks.iter().max_by_key(|(_, wait_ns, _)| *wait_ns);
+        let worst = worst.filter(|(_, wait_ns, _)| *wait_ns > 0);
+        let lines = outcome.lines_in_socket + outcome.lines_remote;
+        let (peak, parked) = scene.peak.get();
+        Answer {
+            cpus,
+            copies: self.copies,
+            calls,
+            time_ns,
+            calls_per_s: calls as f64 * 1e9 / time_ns as f64,
+            call_ns: scene.in_calls_ns.get() as f64 / calls.max(1) as f64,
+            waiting,
+            locks_per_1000: 1000.0 * taken as f64 / calls.max(1) as f64,
+            worst_lock: worst.map(|(name, wait_ns, _)| (name.clone(), *wait_ns as f64 / cpu_ns)),
+            lines_per_call: lines as f64 / scene.calls.get().max(1) as f64,
+            peak_bytes: peak as u64,
+            parked_bytes: parked as u64,
+            live_bytes: self.program.live_bytes * self.copies as u64,
+        }
+    }
+}
+
+/// A thread of a copy.
+#[derive(Clone, Copy)]
+struct Thread<'a> {
+    steps: &'a [Step],
+    blocks: &'a [Cell<Block>],
+    is_first: bool,
+}
+
+impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
+    /// Plays the thread once, so that caches are as full as they get, and once more, which counts.
+    fn play_twice(&self, thread: Thread<'_>, barrier: &Barrier) {
+        self.play(thread);
+        barrier.wait();
+        self.free_left(thread);
+        barrier.wait();
+        if thread.is_first {
+            self.start.set((task::now_ns(), self.locks()));
+        }
+        let took_ns = self.play(thread);
+        self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
+    }
+
+    /// Plays the thread; returns for how long it did something else than work.
+    fn play(&self, thread: Thread<'_>) -> u64 {
+        task::sleep(task::random() % SPREAD_NS);
+        let begin_ns = task::now_ns();
+        thread.steps.iter().for_each(|step| self.make(step, thread.blocks));
+        let work_ns: u64 = thread.steps.iter().map(|step| step.think_ns).sum();
+        (task::now_ns() - begin_ns).saturating_sub(work_ns)
+    }
+
+    /// Frees what the thread has allocated and nobody has freed, and forgets its blocks.
+    fn free_left(&self, thread: Thread<'_>) {
+        for step in thread.steps {
+            let Op::Alloc { block, .. } = step.op else { continue };
+            if let Some(object) = thread.blocks[block as usize].take().object {
+                // SAFETY: the heap served the object, and `take` leaves nothing for others.
+                unsafe { self.stack.free(object) };
+            }
+        }
+    }
+
+    /// What the locks of the heap have counted, by their names.
+    fn locks(&self) -> BTreeMap<String, LockStats> {
+        let mut locks = BTreeMap::<String, LockStats>::new();
+        unseen(|| {
+            self.stack.upkeep().visit_locks(&mut |name, lock| {
+                *locks.entry(name.to_owned()).or_default() += lock.stats().unwrap_or_default();
+            });
+        });
+        locks
+    }
+
+    /// One step of one copy.
+    fn make(&self, step: &Step, blocks: &[Cell<Block>]) {
+        task::compute(step.think_ns);
+        let (Op::Alloc { block, .. } | Op::Free { block } | Op::Resize { block, .. }) = step.op;
+        let block = &blocks[block as usize];
+        let before = Self::await_turn(block, step.turn);
+        let after = match (step.op, before) {
+            (Op::Alloc { size, align_shift, zeroed, .. }, _) => {
+                let request = Request::of(size).aligned(1 << align_shift.max(4));
+                let request = if zeroed { request.zeroed() } else { request };
+                self.served(self.stack.alloc(request), size)
+            }
+            (Op::Resize { size, .. }, Some(object)) => {
+                // SAFETY: the heap served the object, and `await_turn` gave it out once. Where this
+                // fails it is not used again.
+                self.served(unsafe { self.stack.realloc(object, size) }, size)
+            }
+            (Op::Free { .. }, Some(object)) => {
+                // SAFETY: as for `realloc`.
+                unsafe { self.stack.free(object) };
+                None
+            }
+            // The heap had refused it: the run is counted as failed.
+            (_, None) => None,
+        };
+        let done = Block { object: after, turns: step.turn + 1, is_awaited: false };
+        if block.replace(done).is_awaited {
+            task::wake(key(block), usize::MAX);
+        }
+        self.calls.set(self.calls.get() + 1);
+        if self.calls.get().is_multiple_of(self.look_every) {
+            self.look();
+        }
+    }
+
+    /// Counts a refusal; else the program writes the first fields of its block.
+    fn served(&self, object: Option<Object>, size: usize) -> Option<Object> {
+        match object {
+            None => self.refused.set(self.refused.get() + 1),
+            Some(object) if size > 0 => {
+                let address = object.as_ptr() as usize;
+                task::lines(address, size.min(WRITTEN_BYTES), Access::Write);
+            }
+            Some(_) => {}
+        }
+        object
+    }
+
+    /// Waits until it is this operation's turn, and takes the block out.
+    fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
+        while block.get().turns != turn {
+            // Whoever is earlier comes first: so nothing happens between the look and the sleep.
+            task::order();
+            if block.get().turns != turn {
+                block.set(Block { is_awaited: true, ..block.get() });
+                task::sleep_on(key(block), None);
+            }
+        }
+        let object = block.get().object;
+        block.set(Block { object: None, ..block.get() });
+        object
+    }
+
+    /// Notes how much memory the heap has, at no cost to the tasks.
+    fn look(&self) {
+        let held = unseen(|| self.stack.stats()).memory;
+        let parked = held.parked + held.page_lists;
+        let all = held.objects
+            + parked
+            + held.free_in_slabs
+            + held.empty_slabs
+            + held.around_objects
+            + held.blocks
+            + held.free_dirty
+            + held.mappings
+            + held.mappings_cached;
+        if all > self.peak.get().0 {
+            self.peak.set((all, parked));
+        }
+    }
+}
+
+/// What tasks that wait for the block sleep on.
+fn key(block: &Cell<Block>) -> usize {
+    std::ptr::from_ref(block) as usize
+}

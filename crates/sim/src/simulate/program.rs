@@ -1,0 +1,227 @@
+//! What each thread of a recorded program does.
+
+use quarry_trace::{Call, Event, Trace};
+use std::collections::HashMap;
+
+/// Something that a thread does with a block. Blocks are numbered in the order in which they were
+/// allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Allocates it.
+    Alloc {
+        /// The block.
+        block: u32,
+        /// Its bytes.
+        size: usize,
+        /// log2 of its alignment; 0: any.
+        align_shift: u8,
+        /// True if it has to be zero.
+        zeroed: bool,
+    },
+    /// Frees it.
+    Free {
+        /// The block.
+        block: u32,
+    },
+    /// Changes its size.
+    Resize {
+        /// The block.
+        block: u32,
+        /// Its new bytes.
+        size: usize,
+    },
+}
+
+/// An operation and the work before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Nanoseconds of work since the thread's operation before.
+    pub think_ns: u64,
+    /// Operations on the same block before this one, of any thread: it waits for them.
+    pub turn: u32,
+    /// The operation.
+    pub op: Op,
+}
+
+/// A part of a recorded program that can be played: every block is allocated before it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// What each thread does; none is empty.
+    pub threads: Vec<Vec<Step>>,
+    /// Blocks.
+    pub blocks: u32,
+    /// The most bytes in use at once, as they were asked for.
+    pub live_bytes: u64,
+    /// Frees and resizes that were left out: of blocks that were allocated before the part, or
+    /// while calls were not recorded.
+    pub left_out: usize,
+}
+
+/// Between two calls a thread works at most so long: after a longer time it has waited for
+/// something, which is not simulated.
+const LONGEST_WORK_NS: u64 = 100_000;
+/// A recorded call takes about as long on glibc, with its record: that is not the program's work.
+/// The recorder's part of it was measured on an AMD EPYC of family 25 (docs/trace.md).
+const CALL_NS: u64 = 80;
+
+struct Builder {
+    /// By address: number, size, operations so far.
+    blocks: HashMap<u64, (u32, usize, u32)>,
+    program: Program,
+    live: u64,
+}
+
+impl Program {
+    /// The middle `calls` calls of a trace, or all if there are fewer. O(calls of the trace).
+    #[must_use]
+    pub fn of(trace: &Trace, calls: usize) -> Self {
+        let mut events: Vec<(usize, &Event)> = Vec::with_capacity(trace.calls());
+        for (thread, recorded) in trace.threads.iter().enumerate() {
+            events.extend(recorded.events.iter().map(|event| (thread, event)));
+        }
+        // Stable: of one thread they stay in their order.
+        events.sort_by_key(|(_, event)| event.at_ns);
+        let skipped = events.len().saturating_sub(calls) / 2;
+        let part = events.iter().skip(skipped).take(calls);
+        let threads = vec![Vec::new(); trace.threads.len()];
+        let program = Self { threads, ..Self::default() };
+        let mut builder = Builder { blocks: HashMap::new(), program, live: 0 };
+        let mut last_ns = vec![None; trace.threads.len()];
+        for (thread, event) in part {
+            let end_ns = match event.call {
+                Call::Resize { took_ns, .. } => event.at_ns + took_ns,
+                _ => event.at_ns,
+            };
+            let since_ns = last_ns[*thread].map_or(0, |last| event.at_ns.saturating_sub(last));
+            last_ns[*thread] = Some(end_ns);
+            let think_ns = since_ns.saturating_sub(CALL_NS).min(LONGEST_WORK_NS);
+            if let Some((turn, op)) = builder.op(event.call) {
+                builder.program.threads[*thread].push(Step { think_ns, turn, op });
+            }
+        }
+        let mut program = builder.program;
+        program.threads.retain(|steps| !steps.is_empty());
+        program
+    }
+
+    /// Calls of all threads.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.threads.iter().map(Vec::len).sum()
+    }
+}
+
+impl Builder {
+    fn op(&mut self, call: Call) -> Option<(u32, Op)> {
+        match call {
+            Call::Alloc { address, size, align_shift, zeroed } => {
+                let block = self.program.blocks;
+                self.program.blocks += 1;
+                let size = size as usize;
+                self.put(address, block, size, 1);
+                Some((0, Op::Alloc { block, size, align_shift, zeroed }))
+            }
+            Call::Free { address } => {
+                let (block, turn) = self.take(address)?;
+                Some((turn, Op::Free { block }))
+            }
+            Call::Resize { old, address, size, .. } => {
+                let (block, turn) = self.take(old)?;
+                let size = size as usize;
+                self.put(address, block, size, turn + 1);
+                Some((turn, Op::Resize { block, size }))
+            }
+        }
+    }
+
+    /// A block is at `address`; one that was there before was freed by a call that is missing.
+    fn put(&mut self, address: u64, block: u32, size: usize, turns: u32) {
+        if let Some((_, lost, _)) = self.blocks.insert(address, (block, size, turns)) {
+            self.live -= lost as u64;
+        }
+        self.live += size as u64;
+        self.program.live_bytes = self.program.live_bytes.max(self.live);
+    }
+
+    /// The block at `address`, which is not there any more, and the operations on it so far.
+    fn take(&mut self, address: u64) -> Option<(u32, u32)> {
+        let Some((block, size, turns)) = self.blocks.remove(&address) else {
+            self.program.left_out += 1;
+            return None;
+        };
+        self.live -= size as u64;
+        Some((block, turns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_trace::Recorded;
+
+    fn event(at_ns: u64, call: Call) -> Event {
+        Event { at_ns, cpu: 0, call }
+    }
+
+    fn alloc(at_ns: u64, address: u64, size: u64) -> Event {
+        event(at_ns, Call::Alloc { address, size, align_shift: 0, zeroed: false })
+    }
+
+    fn free(at_ns: u64, address: u64) -> Event {
+        event(at_ns, Call::Free { address })
+    }
+
+    fn trace(threads: &[&[Event]]) -> Trace {
+        let threads = threads.iter().enumerate().map(|(number, events)| Recorded {
+            thread: number as u32 + 1,
+            events: events.to_vec(),
+        });
+        Trace {
+            command: "prog".into(),
+            process: 1,
+            start_ns: 0,
+            lost: 0,
+            threads: threads.collect(),
+            event_bytes: 0,
+            chunks: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_are_followed_from_thread_to_thread() {
+        let resize = Call::Resize { old: 0x10, address: 0x30, size: 500, took_ns: 50 };
+        let one = [alloc(1_000, 0x10, 100), alloc(2_000, 0x20, 200), event(3_000, resize)];
+        let two = [free(4_000, 0x30), free(10_000_000, 0x20), free(10_000_100, 0x20)];
+        let program = Program::of(&trace(&[&one, &two]), 100);
+        let plain = |block, size| Op::Alloc { block, size, align_shift: 0, zeroed: false };
+        let step = |think_ns, turn, op| Step { think_ns, turn, op };
+        assert_eq!(
+            program.threads,
+            [
+                vec![
+                    step(0, 0, plain(0, 100)),
+                    step(1_000 - CALL_NS, 0, plain(1, 200)),
+                    step(1_000 - CALL_NS, 1, Op::Resize { block: 0, size: 500 }),
+                ],
+                vec![
+                    step(0, 2, Op::Free { block: 0 }),
+                    step(LONGEST_WORK_NS, 1, Op::Free { block: 1 })
+                ],
+            ]
+        );
+        assert_eq!((program.blocks, program.live_bytes, program.left_out), (2, 700, 1));
+    }
+
+    #[test]
+    fn a_part_uses_nothing_from_before_it() {
+        let events: Vec<_> = (0..50)
+            .flat_map(|turn| [alloc(turn * 100, 0x10, 8), free(turn * 100 + 50, 0x10)])
+            .collect();
+        for calls in [2, 7, 40, 99] {
+            let program = Program::of(&trace(&[&events]), calls);
+            assert_eq!(program.calls() + program.left_out, calls);
+            assert!(program.left_out <= 1);
+            assert_eq!(program.live_bytes, 8);
+        }
+    }
+}

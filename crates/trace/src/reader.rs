@@ -1,0 +1,195 @@
+//! Reading a trace.
+
+use crate::event::{Decoder, Event};
+use crate::layout::{
+    AT_CHUNK_BYTES, AT_CHUNK_START, AT_CHUNK_THREAD, AT_CHUNK_USED, AT_COMMAND, AT_COMMAND_LENGTH,
+    AT_LOST, AT_PROCESS, AT_START, AT_USED_CHUNKS, AT_VERSION, CHUNK_BYTES, CHUNK_HEADER_BYTES,
+    COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, file_bytes,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that is no trace, or none that this version reads.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It is something else.
+    #[error("{}: not a trace of `quarry record`: {what}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Another version of Quarry wrote it.
+    #[error("{}: a trace of version {found}, and this quarry reads version {VERSION}",
+        path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A part of it is missing or wrong.
+    #[error("{}: damaged in chunk {chunk} of {chunks}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The chunk, from 0 on.
+        chunk: usize,
+        /// Chunks in use.
+        chunks: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// The events of one thread, by time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its number in the order in which the process's threads first allocated, from 1 on.
+    pub thread: u32,
+    /// Its events.
+    pub events: Vec<Event>,
+}
+
+/// What a process did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The command line, its words separated by spaces.
+    pub command: String,
+    /// The process.
+    pub process: u32,
+    /// The monotonic clock when it began, in nanoseconds.
+    pub start_ns: u64,
+    /// Calls that were not recorded: there was no room left, or a signal handler made them.
+    pub lost: u64,
+    /// Its threads, by number.
+    pub threads: Vec<Recorded>,
+    /// Bytes of the events.
+    pub event_bytes: u64,
+    /// Chunks in use.
+    pub chunks: usize,
+}
+
+impl Trace {
+    /// Reads the trace at `path`. O(events), in time and memory.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no trace, is one of another version, or is damaged.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let bytes = std::fs::read(path)
+            .map_err(|error| TraceError::Unreadable { path: path.into(), error })?;
+        File { path, bytes: &bytes }.trace()
+    }
+
+    /// Calls of all threads.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.threads.iter().map(|it| it.events.len()).sum()
+    }
+}
+
+struct File<'a> {
+    path: &'a Path,
+    bytes: &'a [u8],
+}
+
+impl File<'_> {
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn trace(&self) -> Result<Trace, TraceError> {
+        self.check_header()?;
+        let chunks = self.u32(AT_USED_CHUNKS) as usize;
+        let length = (self.u32(AT_COMMAND_LENGTH) as usize).min(COMMAND_BYTES);
+        let command = &self.bytes[AT_COMMAND..AT_COMMAND + length];
+        let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+        let mut threads = BTreeMap::<u32, Vec<Event>>::new();
+        let mut event_bytes = 0;
+        for chunk in 0..chunks {
+            event_bytes += self.read_chunk(chunk, chunks, &mut threads)?;
+        }
+        let threads = threads.into_iter().map(|(thread, events)| Recorded { thread, events });
+        Ok(Trace {
+            command: words.join(" "),
+            process: self.u32(AT_PROCESS),
+            start_ns: self.u64(AT_START),
+            lost: self.u64(AT_LOST),
+            threads: threads.collect(),
+            event_bytes,
+            chunks,
+        })
+    }
+
+    fn check_header(&self) -> Result<(), TraceError> {
+        let foreign = |what: String| Err(TraceError::Foreign { path: self.path.into(), what });
+        if !self.bytes.starts_with(&MAGIC) {
+            let first = &self.bytes[..self.bytes.len().min(MAGIC.len())];
+            return foreign(format!("it begins with {:?}", String::from_utf8_lossy(first)));
+        }
+        if self.bytes.len() < HEADER_BYTES {
+            return foreign(format!("it has {} bytes, less than a header", self.bytes.len()));
+        }
+        let found = self.u32(AT_VERSION);
+        if found != VERSION {
+            return Err(TraceError::Version { path: self.path.into(), found });
+        }
+        let chunk_bytes = self.u32(AT_CHUNK_BYTES);
+        if chunk_bytes as usize != CHUNK_BYTES {
+            return foreign(format!("its chunks have {chunk_bytes} bytes, not {CHUNK_BYTES}"));
+        }
+        Ok(())
+    }
+
+    /// Adds the events of a chunk to those of its thread; returns the bytes they take.
+    fn read_chunk(
+        &self,
+        chunk: usize,
+        chunks: usize,
+        threads: &mut BTreeMap<u32, Vec<Event>>,
+    ) -> Result<u64, TraceError> {
+        let path = || self.path.into();
+        let damaged = |what: &str| {
+            Err(TraceError::Damaged { path: path(), chunk, chunks, what: what.into() })
+        };
+        let at = file_bytes(chunk);
+        if self.bytes.len() < at + CHUNK_BYTES {
+            return damaged("the file ends before it");
+        }
+        let (thread, used) =
+            (self.u32(at + AT_CHUNK_THREAD), self.u32(at + AT_CHUNK_USED) as usize);
+        if used > CHUNK_BYTES - CHUNK_HEADER_BYTES {
+            return damaged("it has more events than room");
+        }
+        if thread == 0 {
+            // Its thread ended between two instructions: it claimed the chunk and wrote nothing.
+            return if used == 0 { Ok(0) } else { damaged("it belongs to no thread") };
+        }
+        let first = at + CHUNK_HEADER_BYTES;
+        let bytes = &self.bytes[first..first + used];
+        let mut decoder = Decoder::new(self.u64(at + AT_CHUNK_START), bytes);
+        let events = threads.entry(thread).or_default();
+        loop {
+            match decoder.next_event() {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => return Ok(used as u64),
+                Err(what) => return damaged(what),
+            }
+        }
+    }
+}
