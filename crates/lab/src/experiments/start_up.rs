@@ -19,11 +19,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Programs that do next to nothing.
-const PROGRAMS: [(&str, &[&str]); 3] = [
-    ("true", &["true"]),
-    ("bash -c :", &["bash", "-c", ":"]),
-    ("python3", &["python3", "-c", "pass"]),
+/// A program that does next to nothing.
+pub(super) struct SmallProgram {
+    name: &'static str,
+    /// What is started: the command, and its arguments.
+    pub(super) words: &'static [&'static str],
+}
+
+/// The first is what small processes start.
+static PROGRAMS: [SmallProgram; 3] = [
+    SmallProgram { name: "true", words: &["true"] },
+    SmallProgram { name: "bash -c :", words: &["bash", "-c", ":"] },
+    SmallProgram { name: "python3", words: &["python3", "-c", "pass"] },
 ];
 /// The workload whose memory is looked at, once a run: it takes as long as it sleeps.
 const SLEEP: &str = "sleep";
@@ -62,17 +69,17 @@ impl Plan for StartUp {
         let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
         contenders::add_copy(&mut contenders, &baseline);
         let programs: Vec<_> =
-            PROGRAMS.iter().filter(|(_, words)| place_of(words[0]).is_some()).collect();
+            PROGRAMS.iter().filter(|it| place_of(it.words[0]).is_some()).collect();
         let each = (self.execs / self.common.samples).max(1);
         let starts = |name: &str| Workload::new(name, Verify::Exactly(each.into()));
-        let mut workloads: Vec<Workload> = programs.iter().map(|(name, _)| starts(name)).collect();
+        let mut workloads: Vec<Workload> = programs.iter().map(|it| starts(it.name)).collect();
         workloads.push(Workload::new(SLEEP, Verify::Exactly(1)));
-        let names: Vec<String> = programs.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names: Vec<String> = programs.iter().map(|it| it.name.to_owned()).collect();
         let variants = contenders::variants(&contenders);
         let sampler = move |key: SampleKey| {
             let allocator = &contenders[key.variant].allocator;
             let measurement = match programs.get(key.workload) {
-                Some((_, words)) => start_often(words, allocator, each)?,
+                Some(program) => start_often(program, allocator, each)?,
                 None => memory_of_sleep(allocator)?,
             };
             Ok(measurement.into())
@@ -100,7 +107,21 @@ fn command(words: &[&str], allocator: &Allocator) -> Command {
     command
 }
 
-fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Measurement> {
+/// Returns the small programs that stand for more than the loader's work.
+pub(super) fn others_than_true() -> &'static [SmallProgram] {
+    &PROGRAMS[1..]
+}
+
+/// Starts a program `times` times, one after the other.
+///
+/// # Errors
+/// Why one did not start, or that it failed.
+pub(super) fn start_often(
+    program: &SmallProgram,
+    allocator: &Allocator,
+    times: u32,
+) -> Result<Measurement> {
+    let words = program.words;
     let start = Instant::now();
     let mut verified = 0;
     for _ in 0..times {
@@ -122,7 +143,7 @@ fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Meas
 /// Why there is none.
 pub(crate) fn small_process(allocator: &Allocator, times: u32) -> Result<Measurement> {
     let memory = memory_of_sleep(allocator)?;
-    let mut measurement = start_often(PROGRAMS[0].1, allocator, times)?;
+    let mut measurement = start_often(&PROGRAMS[0], allocator, times)?;
     measurement.counters.extend(memory.counters);
     Ok(measurement)
 }

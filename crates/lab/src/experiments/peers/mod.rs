@@ -49,7 +49,7 @@ use std::rc::Rc;
 ///
 /// Time is per operation: of a pattern as malloc-patterns has it, of growth wall-clock time of 4
 /// KiB, of a program its CPU time (of a server: for each request), of a small process the start of
-/// `true`. Six samples are the fewest that have intervals, and with seven a single odd round does
+/// `true`, of `start-` that of a shell or an interpreter. Six samples are the fewest that have intervals, and with seven a single odd round does
 /// no harm; with seven peers those take a quarter of an hour on two CPUs.
 #[derive(Args)]
 pub(crate) struct Peers {
@@ -155,7 +155,8 @@ fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Wri
     let mut groups = malloc_patterns::groups(&patterns);
     groups.extend(tables::group("growth", names(|it| matches!(it, Part::Growth(_)))));
     let small = names(|it| matches!(it, Part::SmallProcess));
-    groups.extend(tables::group("start of a small process", small.clone()));
+    let started = names(|it| matches!(it, Part::SmallProcess | Part::Start(_)));
+    groups.extend(tables::group("start of a small process", started));
     if !groups.is_empty() {
         writeln!(out, "{}", tables::compared(run, groups))?;
     }
@@ -259,6 +260,9 @@ impl Parts {
                 let taken = start_up::small_process(&contender.allocator, STARTS)?;
                 let resident = count(&taken, "resident_kib").unwrap_or(0);
                 Ok(taken.with(&[(PEAK_KIB, resident)]).into())
+            }
+            Part::Start(program) => {
+                Ok(start_up::start_often(program, &contender.allocator, STARTS)?.into())
             }
         }
     }

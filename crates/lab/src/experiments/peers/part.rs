@@ -1,6 +1,7 @@
 //! Workloads of other experiments, as rows of one run.
 
 use super::STARTS;
+use crate::experiments::start_up::{SmallProgram, others_than_true};
 use crate::patterns::{Family, Pattern};
 use crate::real_programs::{self, RealProgram};
 use quarry_harness::results::{Verify, Workload};
@@ -22,6 +23,8 @@ pub(crate) enum Part {
     Burst,
     /// Of `start-up`: starts of `true`, and the memory of `sleep`.
     SmallProcess,
+    /// Of `start-up`: starts of a shell or an interpreter that has nothing to do.
+    Start(&'static SmallProgram),
 }
 
 impl Part {
@@ -31,14 +34,15 @@ impl Part {
         let growing = GROWING.into_iter().map(Self::Growth);
         let programs = real_programs::ALL.iter().map(Self::Program);
         let others = [Self::Burst, Self::SmallProcess];
-        patterns.chain(growing).chain(programs).chain(others).collect()
+        let starts = others_than_true().iter().map(Self::Start);
+        patterns.chain(growing).chain(programs).chain(others).chain(starts).collect()
     }
 
     /// Returns the row of a run, with the proof that the work happened.
     pub(super) fn workload(&self) -> Workload {
         let verify = match self {
             Self::Growth(_) => Verify::Counter("objects".to_owned()),
-            Self::SmallProcess => Verify::Exactly(STARTS.into()),
+            Self::SmallProcess | Self::Start(_) => Verify::Exactly(STARTS.into()),
             Self::Pattern(_) | Self::Program(_) | Self::Burst => Verify::PerOperation(1),
         };
         Workload::new(&self.to_string(), verify)
@@ -65,7 +69,7 @@ impl Part {
         match self {
             Self::Pattern(pattern) => pattern.is_quick(),
             Self::Growth(size) => *size == GROWING[1],
-            Self::Program(_) | Self::Burst | Self::SmallProcess => true,
+            Self::Program(_) | Self::Burst | Self::SmallProcess | Self::Start(_) => true,
         }
     }
 
@@ -76,11 +80,11 @@ impl Part {
     }
 
     /// Whether it counts in the means over everything. It ends with all that it has allocated, so
-    /// that its peak is what the work needs: a burst is looked at afterwards, and `sleep` does no
-    /// work. Of pairs, one form stands for all of them.
+    /// that its peak is what the work needs: a burst is looked at afterwards, and `sleep` and an
+    /// empty script do no work. Of pairs, one form stands for all of them.
     pub(super) fn is_of_everything(&self) -> bool {
         match self {
-            Self::Burst | Self::SmallProcess => false,
+            Self::Burst | Self::SmallProcess | Self::Start(_) => false,
             Self::Pattern(pattern) => pattern.family() != Family::PairForms,
             Self::Growth(_) | Self::Program(_) => true,
         }
@@ -95,6 +99,7 @@ impl fmt::Display for Part {
             Self::Program(program) => f.write_str(program.name),
             Self::Burst => f.write_str("burst"),
             Self::SmallProcess => f.write_str("small-process"),
+            Self::Start(program) => write!(f, "start-{}", program.words[0]),
         }
     }
 }
@@ -110,12 +115,13 @@ mod tests {
         for (index, name) in names.iter().enumerate() {
             assert!(!names[..index].contains(name), "{name}");
         }
-        let kinds: [fn(&Part) -> bool; 5] = [
+        let kinds: [fn(&Part) -> bool; 6] = [
             |it| matches!(it, Part::Pattern(_)),
             |it| matches!(it, Part::Growth(_)),
             |it| matches!(it, Part::Program(_)),
             |it| matches!(it, Part::Burst),
             |it| matches!(it, Part::SmallProcess),
+            |it| matches!(it, Part::Start(_)),
         ];
         for is_of_kind in kinds {
             assert!(all.iter().any(|it| is_of_kind(it) && it.is_quick()));

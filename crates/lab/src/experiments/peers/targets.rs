@@ -58,6 +58,10 @@ pub(super) fn all() -> Vec<Target> {
         time("a short-lived thread", |it| is_of(it, Family::ShortLives), best(), 1.0),
         time("a fork", |it| is_of(it, Family::Forks), best(), 1.05),
         time("a start of `true`", |it| matches!(it, Part::SmallProcess), best(), 1.05),
+        Target {
+            over: Over::EachWorkload,
+            ..time("a start of bash, of python3", is_start, best(), 1.05)
+        },
     ]
 }
 
@@ -110,6 +114,10 @@ fn is_large_batch(part: &Part) -> bool {
 
 fn is_program(part: &Part) -> bool {
     matches!(part, Part::Program(_))
+}
+
+fn is_start(part: &Part) -> bool {
+    matches!(part, Part::Start(_))
 }
 
 /// Returns true for a process that holds next to nothing: its memory is the allocator's own.
