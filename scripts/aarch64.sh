@@ -95,6 +95,7 @@ if [ -n "$with_system" ]; then
 fi
 library="$out/build/$target/release/libquarry.so"
 unset LD_LIBRARY_PATH
+scripts/aarch64-sequences.sh "$library"
 
 compile() { aarch64-linux-gnu-gcc -O1 -fno-builtin -pthread -o "$2" "$1"; }
 compile scripts/aarch64-smoke.c "$out/smoke"
