@@ -49,8 +49,9 @@ use std::rc::Rc;
 ///
 /// Time is per operation: of a pattern as malloc-patterns has it, of growth wall-clock time of 4
 /// KiB, of a program its CPU time (of a server: for each request), of a small process the start of
-/// `true`, of `start-` that of a shell or an interpreter. Six samples are the fewest that have intervals, and with seven a single odd round does
-/// no harm; with seven peers those take a quarter of an hour on two CPUs.
+/// `true`, of `start-` that of a shell or an interpreter. Six samples are the fewest that have
+/// intervals, and with seven a single odd round does no harm; with seven peers those take a quarter
+/// of an hour on two CPUs.
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]
