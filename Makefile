@@ -97,6 +97,11 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command qu
 		--target-dir $(TARGET)/sim
 	cp $(TARGET)/sim/tools/quarry-sim $(SIM)
 	@scripts/strip.sh $(SIM)
+	@echo "==> building quarry-predict"
+	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools \
+		-p quarry-predict \
+		--target-dir $(TARGET)/sim
+	@cp $(TARGET)/sim/tools/quarry-predict $(dir $(QUARRY))
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.

@@ -77,7 +77,9 @@ step_sim() {
         && cargo clippy -p quarry-sys --test simulated -- -D warnings \
         && cargo clippy -p quarry-sim --features machine --all-targets -- -D warnings \
         && cargo test -p quarry-sys --test simulated \
-        && cargo test -p quarry-sim --features machine
+        && cargo test -p quarry-sim --features machine \
+        && cargo clippy -p quarry-predict --all-targets -- -D warnings \
+        && cargo test -p quarry-predict
 }
 
 step_aarch64() { scripts/aarch64.sh; }

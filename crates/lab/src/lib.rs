@@ -3,9 +3,8 @@
 //! ```text
 //! experiments    one file each
 //! patterns       workloads on malloc, run inside a sample
-//! replay         workloads of the documents, on stacks with chosen policies
+//! predict        the documents' figures beside those of a simulated machine
 //! real_programs  programs that everybody knows, each with a fixed amount of work
-//! file_loads     loads of file systems on the page cache of such stacks
 //! frames         the zone, the page lists and LLFree by themselves
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
@@ -18,12 +17,11 @@
 
 mod driven;
 mod experiments;
-mod file_loads;
 mod frames;
 mod patterns;
+mod predict;
 mod ready_program;
 mod real_programs;
-mod replay;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -48,6 +46,8 @@ pub enum LabCommand {
     },
     /// Join the shards of a run.
     Merge(MergeArgs),
+    /// Predict what a document measured, on its machine in simulated time.
+    Predict(predict::PredictArgs),
     /// Print the tables of results directories.
     Compare(CompareArgs),
     /// Print what was reached of the targets on each processor.
@@ -67,6 +67,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
         LabCommand::Merge(merge) => merge.run(out),
+        LabCommand::Predict(predict) => predict.run(out),
         LabCommand::Compare(compare) => compare.run(out),
         LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),

@@ -144,6 +144,11 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
+    /// Returns what it guarded.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
     /// Takes the lock, spinning and then sleeping while another thread holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T, C> {
@@ -224,7 +229,8 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        let since_ns = if counts { monotonic_ns() } else { 0 };
+        // Unseen, as all between the look at the word and the queue: no task runs there.
+        let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
                 Waited::ByItself => self.spin_and_sleep(),

@@ -10,7 +10,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-record", "quarry-trace"],
     &["quarry-sys"],
     &["quarry-core"],
-    &["quarry-alloc"],
+    &["quarry-alloc", "quarry-replay"],
     &[
         "quarry-preload",
         "quarry-sqlite",
@@ -18,6 +18,7 @@ const CRATES: &[&[&str]] = &[
         "quarry-live",
         "quarry-sim",
         "quarry-recorder",
+        "quarry-predict",
     ],
     &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare", "quarry-profile"],
     &["quarry-lab"],

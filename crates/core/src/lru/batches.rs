@@ -40,7 +40,7 @@ use core::array;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU64, Effort, Ordering::Relaxed, effort};
 
 /// Batch locks of a node (`NUM_LRU_BATCH_LOCKS`).
 const BATCH_LOCKS: usize = if cfg!(quarry_model) { 2 } else { 32 };
@@ -318,6 +318,7 @@ impl Locked<'_> {
 
     /// Adds one page.
     pub(super) fn add(&mut self, table: &DescriptorTable, page: PageNo, batch: usize) {
+        effort::spend(Effort::LruPage, 1);
         let list = ListKind::of(table.at(page).state.load());
         if self.push(table, page, batch) {
             self.close(table, list);
@@ -364,6 +365,7 @@ impl Locked<'_> {
 
     /// Takes a page off its list; `batch` is its batch lock.
     pub(super) fn release(&mut self, batch: &Batch<'_>, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
         let descriptor = table.at(page);
         let list = batch.unmark(descriptor);
         if role(descriptor) != INNER {
@@ -394,6 +396,7 @@ impl Batch<'_> {
 
     /// Takes an inner page of this tag off its list.
     pub(super) fn release(&self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
         unlink_inner(table, page);
         self.unmark(table.at(page));
     }

@@ -17,7 +17,7 @@ use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
-use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU64, Effort, Ordering::Relaxed, effort};
 
 type Heads = [List<PageNo>; 2];
 
@@ -46,6 +46,7 @@ struct Held<'a> {
 
 impl Held<'_> {
     fn add(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
         let descriptor = table.at(page);
         let list = ListKind::of(descriptor.state.load());
         self.heads[list.index()].push_front(table, page);
@@ -54,6 +55,7 @@ impl Held<'_> {
     }
 
     fn take(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
         let descriptor = table.at(page);
         let list = ListKind::of(descriptor.state.clear(State::LRU));
         self.heads[list.index()].remove(table, page);

@@ -21,7 +21,7 @@ use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 
 /// Local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
@@ -49,6 +49,7 @@ type Locals = [Option<Local>; MAX_LRU_SPLICES];
 
 impl Local {
     fn push(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
         // The count belongs to the list that the page goes to; the published patch adds it to

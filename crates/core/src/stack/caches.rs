@@ -8,7 +8,7 @@ use crate::slab::{Cache, CacheId, MAX_BATCH, Reclaim, Remaining, SlabPolicy, Sla
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 use quarry_sys::percpu::{Object, Push};
-use quarry_sys::primitive::Ordering;
+use quarry_sys::primitive::{Effort, Ordering, effort};
 
 /// A cache of a stack. As a [`Cache`], which it dereferences to, it says how its objects lie.
 pub struct CacheRef<'a, C: StackConfig> {
@@ -127,6 +127,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(self) -> Option<Object> {
+        effort::spend(Effort::SlabSlow, 1);
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let frames = cache.order().frames();
         stack
@@ -188,6 +189,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[cold]
     #[inline(never)]
     pub unsafe fn free_slow(self, object: Object) {
+        effort::spend(Effort::SlabSlow, 1);
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         // SAFETY: the caller's promise is passed on.
         unsafe {

@@ -9,6 +9,7 @@ use crate::frame::{
     End, FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag,
     Pfn,
 };
+use quarry_sys::primitive::{Effort, effort};
 
 impl ZoneRef<'_> {
     /// Takes up to `count` blocks; each goes to `give` with the lock held. Returns how many.
@@ -42,6 +43,7 @@ impl ZoneRef<'_> {
             hand_out(block.pfn, block.zeroed);
             taken += 1;
         }
+        effort::spend(Effort::ZoneBlock, taken as usize);
         let blocks = u64::from(taken);
         locked.state.counts.taken.add(blocks, blocks * u64::from(ask.order.frames()));
         taken
@@ -65,6 +67,7 @@ impl ZoneRef<'_> {
             }
             locked.put_run(run);
         }
+        effort::spend(Effort::ZoneBlock, count as usize);
         locked.state.counts.put.add(count, u64::from(frames));
         frames
     }

@@ -16,9 +16,9 @@
 //! The model is sequentially consistent, and so is a simulated machine on one thread of the system:
 //! they find wrong interleavings, not wrong memory orders.
 //!
-//! Order of the files, each using only those before it: `access`, `waited`; `product`, `model` or
-//! `simulated` (one of them is the module `backend`); `atomics` or `watched` (one of them is the
-//! module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `announce`.
+//! Order of the files, each using only those before it: `access`, `effort`, `waited`; `product`,
+//! `model` or `simulated` (one of them is the module `backend`); `atomics` or `watched` (one of
+//! them is the module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `announce`.
 
 mod access;
 pub mod announce;
@@ -29,6 +29,7 @@ mod atomics;
 #[cfg_attr(not(any(quarry_model, quarry_sim)), path = "product.rs")]
 mod backend;
 pub mod clock;
+pub mod effort;
 pub mod futex;
 pub mod task;
 pub mod timer;
@@ -44,6 +45,7 @@ pub use atomics::{
 pub use backend::point;
 #[cfg(quarry_sim)]
 pub use backend::{Machine, run_on};
+pub use effort::Effort;
 
 /// Says that this task waits for another one and looks again at once.
 #[inline]

@@ -166,3 +166,7 @@ pub(super) fn sequence_begins(_slot: usize) {}
 /// See [`super::announce::sequence_ends`].
 #[inline(always)]
 pub(super) fn sequence_ends() {}
+
+/// See [`super::effort::spend`].
+#[inline(always)]
+pub(super) fn spend(_effort: super::effort::Effort, _count: usize) {}

@@ -5,6 +5,7 @@
 //! it gets. Outside of [`run_on`] everything happens at once, as on a machine with one task.
 
 use super::access::Access;
+use super::effort::Effort;
 use super::waited::Waited;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::Cell;
@@ -24,6 +25,9 @@ pub trait Machine {
     fn touch(&self, address: usize, bytes: usize, access: Access) {
         self.access(address, bytes, access);
     }
+
+    /// The running task has done some work that shares nothing.
+    fn effort(&self, _effort: Effort, _count: usize) {}
 
     /// The running task waits for another one, and looks again at once.
     fn relax(&self);
@@ -237,5 +241,12 @@ pub(super) fn sequence_begins(slot: usize) {
 pub(super) fn sequence_ends() {
     if let Some(machine) = machine() {
         machine.sequence_ends();
+    }
+}
+
+/// See [`super::effort::spend`].
+pub(super) fn spend(effort: Effort, count: usize) {
+    if let Some(machine) = machine() {
+        machine.effort(effort, count);
     }
 }

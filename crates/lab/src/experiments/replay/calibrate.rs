@@ -9,11 +9,11 @@
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;
-use crate::replay::kernels::{Cast, Scenario};
 use anyhow::{Result, bail};
 use quarry_harness::environment::Environment;
 use quarry_harness::results::Measurement;
 use quarry_harness::table;
+use quarry_replay::kernels::{Cast, Scenario};
 use std::io::Write;
 
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.

@@ -1,9 +1,9 @@
 //! The documents' figures that stand beside ours.
 
 use super::row::Row;
-use crate::replay::policies::Policies;
 use quarry_harness::table;
 use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
+use quarry_replay::policies::Policies;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

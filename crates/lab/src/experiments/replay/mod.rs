@@ -12,12 +12,8 @@ mod spread;
 mod tables;
 
 use super::plan::{Entry, Lab, Staged};
-use crate::replay::crew::Place;
-use crate::replay::kernels::Cast;
-use crate::replay::policies::Policies;
-use crate::replay::stack::Machine;
 use anyhow::{Result, bail};
-use clap::builder::ArgPredicate;
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use quarry_core::frame::MAX_NODES;
@@ -26,10 +22,15 @@ use quarry_harness::affinity;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
+use quarry_harness::nearest;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
+use quarry_replay::crew::Place;
+use quarry_replay::kernels::Cast;
+use quarry_replay::policies::{Policies, UnknownPolicy};
+use quarry_replay::stack::Machine;
 use row::Row;
 use sample::ReplaySample;
 use spec::{Amount, Spec};
@@ -63,7 +64,7 @@ struct Options {
           value_parser = clap::value_parser!(u8).range(1..=MAX_NODES as i64))]
     nodes: Option<u8>,
     /// CPUs of a sender and its receiver [default: as the row has it, mostly next].
-    #[arg(long)]
+    #[arg(long, value_parser = place())]
     place: Option<Place>,
     /// Only these rows.
     #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
@@ -137,9 +138,8 @@ impl Replaying {
         if options.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
-        let parse = |text: &String| text.parse::<Policies>();
-        let mut policies: Vec<_> =
-            options.common.variants.iter().map(parse).collect::<Result<_>>()?;
+        let parsed = options.common.variants.iter().map(|text| policies_of(text));
+        let mut policies: Vec<_> = parsed.collect::<Result<_>>()?;
         let mut variants: Vec<Variant> = policies.iter().map(variant_of).collect();
         let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
         let baseline = options.common.baseline(&names, names[0])?.to_owned();
@@ -277,6 +277,20 @@ impl Sampler for ReplayedPaths {
         let amount = self.amount.map_or(path.amount, |it| it.of_each(path.amount, key.tasks));
         Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
     }
+}
+
+/// Reads a variant; the nearest names are suggested for one that is unknown.
+fn policies_of(text: &str) -> Result<Policies> {
+    text.parse().map_err(|UnknownPolicy { variant, what, name, accepted }| {
+        let unknown = nearest::unknown(what, &name, &accepted);
+        Usage(format!("{variant}: {unknown}")).into()
+    })
+}
+
+/// Reads the name of a place.
+fn place() -> impl TypedValueParser<Value = Place> {
+    PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
+        .map(|name| Place::named(&name).expect("one of those that are accepted"))
 }
 
 fn variant_of(policies: &Policies) -> Variant {

@@ -2,10 +2,10 @@
 //! kind takes, not samples of a program counter.
 
 use super::slabinfo::counted;
-use crate::replay::costs::Costs;
 use anyhow::Result;
 use quarry_harness::results::{Measurement, Run, Variant};
 use quarry_harness::table;
+use quarry_replay::costs::Costs;
 use std::io::Write;
 
 /// The profile and the caches of document 003.

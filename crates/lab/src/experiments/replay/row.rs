@@ -1,8 +1,8 @@
 //! The lines of an experiment's table.
 
-use crate::file_loads::FileLoad;
-use crate::replay::crew::{Load, Place};
-use crate::replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_replay::crew::{Load, Place};
+use quarry_replay::file_loads::FileLoad;
+use quarry_replay::kernels::{Scenario, Setting, WorkRow};
 use serde::Deserialize;
 
 /// Lines of an experiment's table that differ in one number.

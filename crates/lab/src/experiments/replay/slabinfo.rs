@@ -1,8 +1,8 @@
 //! The caches of a replay after the run, as `slabinfo -AD` printed them in document 003.
 
-use crate::replay::memory::CacheCounts;
 use quarry_harness::results::{Measurement, Run, Sample};
 use quarry_live::activity::{self, Activity};
+use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
 
 /// Counters of a measurement that are a cache's begin with it.

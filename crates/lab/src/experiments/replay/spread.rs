@@ -3,12 +3,12 @@
 
 use super::documents::beside;
 use super::spec::Spec;
-use crate::replay::policies::Policies;
 use anyhow::Result;
 use quarry_harness::judge::Selection;
 use quarry_harness::results::Direction;
 use quarry_harness::statistics::mmtests::Sorted;
 use quarry_harness::table;
+use quarry_replay::policies::Policies;
 
 /// Mean, standard deviation and coefficient of variation of each row and variant.
 pub(super) fn table(selection: &Selection<'_>, spec: &'static Spec) -> Result<String> {

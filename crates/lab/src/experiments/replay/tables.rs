@@ -4,11 +4,11 @@
 use super::documents::{Figure, beside};
 use super::spec::Spec;
 use super::{profile, slabinfo, spread};
-use crate::replay::policies::Policies;
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Metric, Run};
 use quarry_harness::table;
+use quarry_replay::policies::Policies;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 

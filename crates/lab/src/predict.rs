@@ -1,0 +1,238 @@
+//! `quarry lab predict`: what a document measured beside what its machine does in simulated time.
+//!
+//! The machine is a program of its own, `quarry-predict`, because what stands behind the seam of
+//! `quarry-sys` is chosen when a program is built.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use maud::{DOCTYPE, html};
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const NAME: &str = "quarry-predict";
+
+/// `quarry lab predict ...`
+#[derive(Args)]
+pub struct PredictArgs {
+    /// The document: 000 (`UDP_STREAM`, hackbench), 002 (`TCP_RR`) or 004 (page faults).
+    #[arg(value_parser = ["000", "002", "004"])]
+    document: String,
+    /// Print one object of JSON; `cells` has a line for each figure.
+    #[arg(long)]
+    json: bool,
+    /// Write a page with the table to this file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sensitivity"])]
+    html: Option<PathBuf>,
+    /// Only the cells that constants of the machine were fitted to.
+    #[arg(long)]
+    calibrate: bool,
+    /// Change each constant by a fifth, down and up, and print what that moves, in points. It runs
+    /// everything some forty times: `--only` makes it shorter.
+    #[arg(long)]
+    sensitivity: bool,
+    /// Only rows of so many tasks or threads (002, 004).
+    #[arg(long, value_name = "N")]
+    only: Option<usize>,
+    /// Another value for a constant of the machines; can be given several times.
+    #[arg(long, value_name = "CONSTANT=VALUE")]
+    set: Vec<String>,
+}
+
+/// A line of what the program prints; its own `cell.rs` says what the fields are.
+#[derive(Debug, Deserialize)]
+struct Cell {
+    row: String,
+    column: String,
+    document: f64,
+    predicted: f64,
+    error_points: f64,
+    calibrated: bool,
+    #[serde(default)]
+    note: String,
+}
+
+/// What a change of a constant by a fifth moves.
+#[derive(Debug, Deserialize)]
+struct Moved {
+    machine: String,
+    constant: String,
+    row: String,
+    column: String,
+    lower: f64,
+    higher: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Printed {
+    cells: Vec<Cell>,
+    #[serde(default)]
+    sensitivity: Vec<Moved>,
+}
+
+impl PredictArgs {
+    /// Starts the program and prints what it predicts.
+    ///
+    /// # Errors
+    /// The program is not there, or has failed; the page cannot be written.
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let text = self.ask()?;
+        if self.json {
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+        let printed: Printed = serde_json::from_str(&text).context(NAME)?;
+        if let Some(file) = &self.html {
+            let page = page(&self.document, &printed.cells);
+            return fs::write(file, page).with_context(|| file.display().to_string());
+        }
+        let lines =
+            if self.sensitivity { moves(&printed.sensitivity) } else { table(&printed.cells) };
+        Ok(out.write_all(lines.as_bytes())?)
+    }
+
+    fn ask(&self) -> Result<String> {
+        let mut command = Command::new(program()?);
+        command.arg(&self.document).stderr(Stdio::inherit());
+        for (flag, wanted) in [("--calibrate", self.calibrate), ("--sensitivity", self.sensitivity)]
+        {
+            command.args(wanted.then_some(flag));
+        }
+        if let Some(only) = self.only {
+            command.args(["--only", &only.to_string()]);
+        }
+        for set in &self.set {
+            command.args(["--set", set]);
+        }
+        let output = command.output().context(NAME)?;
+        if !output.status.success() {
+            bail!("{NAME} {}: {}", self.document, output.status);
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// The program: the file that `QUARRY_PREDICT` names, or the one beside this executable.
+fn program() -> Result<OsString> {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name(NAME));
+    let named = std::env::var_os("QUARRY_PREDICT").map(PathBuf::from);
+    let file = named.or_else(beside).context("cannot find this executable")?;
+    if !file.is_file() {
+        let file = file.display();
+        bail!("{file} is not there: `make build` builds it, or QUARRY_PREDICT names it");
+    }
+    Ok(file.into_os_string())
+}
+
+/// A figure with as many decimals as make sense of it.
+fn figure(value: f64) -> String {
+    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// Marks what was fitted, and what its author has withdrawn.
+fn mark(cell: &Cell) -> &str {
+    if cell.calibrated { "fitted" } else { &cell.note }
+}
+
+fn table(cells: &[Cell]) -> String {
+    let mut text = format!(
+        "{:42} {:20} {:>12} {:>12} {:>7}\n",
+        "row", "column", "document", "predicted", "error"
+    );
+    for cell in cells {
+        let Cell { row, column, document, predicted, error_points, .. } = cell;
+        let (document, predicted) = (figure(*document), figure(*predicted));
+        let line = format!(
+            "{row:42} {column:20} {document:>12} {predicted:>12} {error_points:>+7.1} {}",
+            mark(cell)
+        );
+        text += line.trim_end();
+        text.push('\n');
+    }
+    let errors: Vec<f64> = cells
+        .iter()
+        .filter(|cell| !cell.calibrated && cell.note.is_empty())
+        .map(|cell| cell.error_points.abs())
+        .collect();
+    let within = errors.iter().filter(|error| **error <= 5.0).count();
+    text + &format!("{within} of {} predictions lie within 5 points\n", errors.len())
+}
+
+fn moves(all: &[Moved]) -> String {
+    let mut text = format!(
+        "{:16} {:20} {:32} {:18} {:>7} {:>7}\n",
+        "machine", "constant", "row", "column", "-20 %", "+20 %"
+    );
+    for Moved { machine, constant, row, column, lower, higher } in all {
+        text += &format!(
+            "{machine:16} {constant:20} {row:32} {column:18} {lower:>+7.1} {higher:>+7.1}\n"
+        );
+    }
+    text
+}
+
+/// The table as a page that needs nothing else.
+fn page(document: &str, cells: &[Cell]) -> String {
+    let title = format!("Document {document}: measured and predicted");
+    let style = "body{font:15px sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:right}\
+                 td:nth-child(-n+2),th:nth-child(-n+2),td:last-child{text-align:left}\
+                 .far{color:#b00}";
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; title { (title) } style { (style) } }
+            body {
+                h1 { (title) }
+                p { "Errors are in points, of rates in per cent. Red: further than 5 points off." }
+                table {
+                    tr { th{"row"} th{"column"} th{"document"} th{"predicted"} th{"error"} th{} }
+                    @for cell in cells {
+                        tr class=[(cell.error_points.abs() > 5.0).then_some("far")] {
+                            td { (cell.row) }
+                            td { (cell.column) }
+                            td { (figure(cell.document)) }
+                            td { (figure(cell.predicted)) }
+                            td { (format!("{:+.1}", cell.error_points)) }
+                            td { (mark(cell)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells() -> Vec<Cell> {
+        let text = r#"{"document":"004","cells":[
+            {"row":"1 tasks","column":"rate","document":705533.0,"predicted":698391.0,
+             "error_points":-1.0,"calibrated":true},
+            {"row":"4 tasks","column":"gain","document":2.6,"predicted":12.0,
+             "error_points":9.4,"calibrated":false},
+            {"row":"send-64","column":"gain","document":46.0,"predicted":0.0,
+             "error_points":-46.0,"calibrated":false,"note":"withdrawn"}
+        ],"events":1,"seconds":0.5}"#;
+        serde_json::from_str::<Printed>(text).unwrap().cells
+    }
+
+    #[test]
+    fn what_was_fitted_or_withdrawn_is_no_prediction() {
+        let text = table(&cells());
+        assert!(text.contains("705533       698391    -1.0 fitted\n"), "{text}");
+        assert!(text.contains("-46.0 withdrawn\n"), "{text}");
+        assert!(text.ends_with("0 of 1 predictions lie within 5 points\n"), "{text}");
+    }
+
+    #[test]
+    fn pages_mark_what_is_far_off() {
+        let page = page("004", &cells());
+        assert_eq!(page.matches("class=\"far\"").count(), 2);
+        assert!(page.contains("<td>+9.4</td>"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Counts of two simulated CPUs, to be compared with those of the lab on two real ones.
+
+use crate::machine::MachineFile;
+use crate::run::Run;
+use anyhow::Result;
+use quarry_replay::kernels::{Scenario, Setting};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The experiment of the lab, a variant, the path, bytes of a message and the amount of work at a
+/// time.
+type Compared = (&'static str, &'static str, &'static str, usize, u32);
+
+/// Replays that are compared.
+const REPLAYS: [Compared; 8] = [
+    ("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 4_096),
+    ("page-fault1", "slub-4.9+order0-310+single", "page-fault", 0, 4_096),
+    ("page-fault1", "slub-4.9+order0-310+batched", "page-fault", 0, 4_096),
+    ("page-fault1", "slub-4.9+order0-310+splice", "page-fault", 0, 4_096),
+    ("netperf-udp-stream", "slub-4.9+order0", "udp-linux-4-9", 16384, 0),
+    ("netperf-udp-stream", "slub-4.9+v2016", "udp-linux-4-9", 16384, 0),
+    ("udp-u-4k", "slub-2.6.29+order0", "udp-linux-2-6-29", 4096, 0),
+    ("udp-u-4k", "slqb+order0", "udp-linux-2-6-29", 4096, 0),
+];
+
+/// Counts of one replay, for each message.
+#[derive(Debug, Serialize)]
+pub(crate) struct Counted {
+    experiment: &'static str,
+    variant: &'static str,
+    bytes: usize,
+    per_message: BTreeMap<&'static str, f64>,
+}
+
+/// Time that is measured of each.
+const MEASURED_US: u64 = 100_000;
+
+/// Runs all of them with two tasks, and says what was counted for each message.
+pub(crate) fn count() -> Result<Vec<Counted>> {
+    count_for(&REPLAYS, MEASURED_US)
+}
+
+fn count_for(replays: &[Compared], measured_us: u64) -> Result<Vec<Counted>> {
+    let machine = MachineFile::named("two-cpus")?;
+    let counted =
+        |(experiment, variant, path, bytes, amount): (_, &'static str, &str, usize, u32)| {
+            let setting = Setting { bytes, amount, ..Setting::default() };
+            let run = Run {
+                machine: &machine,
+                policies: variant,
+                scenario: Scenario::of(path, &setting),
+                tasks: 2,
+                cpus: vec![0, 1],
+                warm_up_us: measured_us / 10,
+                measured_us,
+            };
+            let replayed = run.replay()?;
+            let messages = replayed.sent as f64;
+            let named = replayed.counters.named().into_iter().filter(|(_, count)| *count > 0);
+            let per_message = named.map(|(name, count)| (name, count as f64 / messages)).collect();
+            Ok(Counted { experiment, variant, bytes, per_message })
+        };
+    replays.iter().copied().map(counted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing depends on addresses or on the time of day.
+    #[test]
+    fn the_same_replays_count_the_same() {
+        let one = [("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 256)];
+        let print = || serde_json::to_string(&count_for(&one, 1_000).unwrap()).unwrap();
+        assert_eq!(print(), print());
+    }
+}

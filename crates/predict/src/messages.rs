@@ -1,0 +1,127 @@
+//! Document 000: UDP_STREAM and hackbench with pages of high orders on per-CPU lists.
+
+use crate::cell::{Cell, gain};
+use crate::documents::{self, Mmtests};
+use crate::machine::MachineFile;
+use crate::run::Run;
+use anyhow::Result;
+use quarry_replay::crew::Place;
+use quarry_replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_replay::stage::Replayed;
+
+/// The machines' files, with their names in the document.
+pub(crate) const MACHINES: [(&str, &str); 2] = [
+    ("000-two-sockets", "2-socket modern machine"),
+    ("000-one-socket", "1-socket 6 year old machine"),
+];
+
+const VANILLA: &str = "slub-4.9+order0";
+const HOPCPU: &str = "slub-4.9+v2016";
+
+/// Rows that constants were fitted to, in bytes.
+const FITTED: [usize; 2] = [8192, 16384];
+
+const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
+
+/// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
+const TURNS: u32 = 20;
+
+/// One pair, as mmtests ran it.
+fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replayed> {
+    let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
+    let work = Some(WorkRow::of_ns(ns as u64));
+    let setting = Setting { bytes, work, place: Place::Next, ..Setting::default() };
+    let sockets = machine.settings().sockets;
+    let run = Run {
+        machine,
+        policies,
+        scenario: Scenario::of("udp-mmtests", &setting),
+        tasks: 1,
+        // Two cores of the first socket.
+        cpus: vec![0, sockets],
+        warm_up_us: 2_000,
+        measured_us: 10_000,
+    };
+    run.replay()
+}
+
+/// Mbit a second that the sender has sent.
+fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
+    replayed.sent as f64 * bytes as f64 * 8.0 * 1e3 / replayed.wall_ns as f64
+}
+
+fn sent_rows(name: &str) -> Vec<(usize, Mmtests)> {
+    let lines = documents::means(name, "netperf-udp-stream");
+    let bytes = |line: &Mmtests| line.row.strip_prefix("send-").and_then(|it| it.parse().ok());
+    lines.into_iter().filter_map(|line| Some((bytes(&line)?, line))).collect()
+}
+
+fn baseline(machine: &str, bytes: usize, line: &Mmtests, replayed: &Replayed) -> Cell {
+    let row = format!("{machine}, {}", line.row);
+    let mbit = mbit(replayed, bytes);
+    let cell = Cell::figure(&row, "vanilla Mbit/s", line.baseline_value, mbit);
+    if FITTED.contains(&bytes) { cell.calibrated() } else { cell.noting(WITHDRAWN) }
+}
+
+/// The cells of the baseline that are fitted.
+pub(crate) fn calibration(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
+    let (_, documented) = MACHINES.iter().find(|(known, _)| *known == name).expect("a machine");
+    let mut cells = Vec::new();
+    for (bytes, line) in sent_rows(documented) {
+        if FITTED.contains(&bytes) {
+            cells.push(baseline(name, bytes, &line, &stream(machine, VANILLA, bytes)?));
+        }
+    }
+    Ok(cells)
+}
+
+/// The cells of UDP_STREAM on a machine.
+pub(crate) fn streams(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
+    let (_, documented) = MACHINES.iter().find(|(known, _)| *known == name).expect("a machine");
+    let mut cells = Vec::new();
+    for (bytes, line) in sent_rows(documented) {
+        let vanilla = stream(machine, VANILLA, bytes)?;
+        cells.push(baseline(name, bytes, &line, &vanilla));
+        let hopcpu = stream(machine, HOPCPU, bytes)?;
+        let gain = gain(mbit(&vanilla, bytes), mbit(&hopcpu, bytes));
+        let row = format!("{name}, {}", line.row);
+        let cell = Cell::percent(&row, "hopcpu gain", line.candidate_percent, gain);
+        cells.push(if FITTED.contains(&bytes) { cell } else { cell.noting(WITHDRAWN) });
+    }
+    Ok(cells)
+}
+
+fn hackbench(machine: &MachineFile, policies: &str, path: &str, groups: usize) -> Result<f64> {
+    let bytes = 100;
+    let setting = Setting { bytes, amount: TURNS, ..Setting::default() };
+    let run = Run {
+        machine,
+        policies,
+        scenario: Scenario::of(path, &setting),
+        tasks: groups,
+        // The scheduler places processes.
+        cpus: Vec::new(),
+        warm_up_us: 0,
+        measured_us: 0,
+    };
+    Ok(run.replay()?.wall_ns as f64)
+}
+
+/// The cells of hackbench on the machine of one socket.
+pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for (path, benchmark) in
+        [("pipe", "hackbench-process-pipes"), ("socket", "hackbench-process-sockets")]
+    {
+        for line in documents::means("1-socket machine", benchmark) {
+            let groups = line.row.parse().expect("rows are numbers of groups");
+            let vanilla = hackbench(machine, VANILLA, path, groups)?;
+            let hopcpu = hackbench(machine, HOPCPU, path, groups)?;
+            // Of times, the document's gain is what is saved of the baseline.
+            let saved = (1.0 - hopcpu / vanilla) * 100.0;
+            let row = format!("{benchmark}, {} groups", line.row);
+            cells.push(Cell::percent(&row, "hopcpu gain", line.candidate_percent, saved));
+        }
+    }
+    Ok(cells)
+}

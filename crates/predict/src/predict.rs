@@ -1,0 +1,185 @@
+//! The command line: which document, and what of it.
+
+use crate::cell::Cell;
+use crate::machine::MachineFile;
+use crate::{counters, faults, messages, run, transactions};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "\
+quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--set CONSTANT=VALUE]..
+  DOCUMENT        000, 002 or 004; `counters` for the counts of two CPUs
+  --calibrate     only the cells that constants were fitted to
+  --sensitivity   each constant changed by a fifth, up and down: what moves by how much
+  --only          only rows of so many tasks or threads";
+
+/// In the place of a document: counts of two CPUs.
+const COUNTERS: &str = "counters";
+
+/// What a change of a constant by a fifth moves.
+#[derive(Debug, Serialize)]
+struct Moved {
+    machine: String,
+    constant: String,
+    row: String,
+    column: String,
+    /// What the prediction is then less what it is, in points.
+    lower: f64,
+    higher: f64,
+}
+
+/// A machine, for whoever reads the cells without its file.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    about: String,
+    /// Constants that were fitted to cells of the baseline.
+    fitted: Vec<String>,
+}
+
+impl Shown {
+    fn of(name: &str, machine: &MachineFile) -> Self {
+        let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
+        let fitted = fitted.map(|(name, _)| name.clone()).collect();
+        Self { name: name.to_owned(), about: machine.about.clone(), fitted }
+    }
+}
+
+/// All that is printed, as one line of JSON.
+#[derive(Debug, Default, Serialize)]
+struct Printed {
+    document: String,
+    machines: Vec<Shown>,
+    cells: Vec<Cell>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sensitivity: Vec<Moved>,
+    /// Events of the simulated machines, and the seconds that they took.
+    events: u64,
+    seconds: f64,
+}
+
+struct Options {
+    document: String,
+    calibrate: bool,
+    sensitivity: bool,
+    only: Option<usize>,
+    set: Vec<(String, f64)>,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let document = words.next().context(USAGE)?;
+        let (mut calibrate, mut sensitivity, mut only, mut set) = (false, false, None, Vec::new());
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word}: no value\n{USAGE}"));
+            match word.as_str() {
+                "--calibrate" => calibrate = true,
+                "--sensitivity" => sensitivity = true,
+                "--only" => only = Some(value()?.parse().context("--only: a number")?),
+                "--set" => {
+                    let text = value()?;
+                    let (name, value) = text.split_once('=').context("--set: CONSTANT=VALUE")?;
+                    set.push((name.to_owned(), value.parse().context("--set: a number")?));
+                }
+                _ => bail!("no option {word}\n{USAGE}"),
+            }
+        }
+        Ok(Self { document, calibrate, sensitivity, only, set })
+    }
+
+    fn machine(&self, name: &str) -> Result<MachineFile> {
+        let mut machine = MachineFile::named(name)?;
+        for (constant, value) in &self.set {
+            if let Some(known) = machine.constants.get_mut(constant) {
+                known.value = *value;
+            }
+        }
+        Ok(machine)
+    }
+
+    /// The machines of the document.
+    fn machines(&self) -> Result<Vec<&'static str>> {
+        Ok(match self.document.as_str() {
+            "000" => messages::MACHINES.map(|(name, _)| name).to_vec(),
+            "002" => vec![transactions::MACHINE],
+            "004" => vec![faults::MACHINE],
+            other => bail!("no document {other}; accepted: 000, 002, 004"),
+        })
+    }
+
+    fn cells(&self, name: &str, machine: &MachineFile) -> Result<Vec<Cell>> {
+        match (self.document.as_str(), self.calibrate) {
+            ("002", true) => transactions::calibration(machine),
+            ("002", false) => transactions::predict(machine, self.only),
+            ("004", true) => faults::calibration(machine),
+            ("004", false) => faults::predict(machine, self.only),
+            (_, true) => messages::calibration(machine, name),
+            (_, false) => {
+                let mut cells = messages::streams(machine, name)?;
+                if name == "000-one-socket" && !self.sensitivity {
+                    cells.extend(messages::hackbenches(machine)?);
+                }
+                Ok(cells)
+            }
+        }
+    }
+
+    fn moved(&self, name: &str) -> Result<Vec<Moved>> {
+        let machine = self.machine(name)?;
+        let plain = self.cells(name, &machine)?;
+        let mut all = Vec::new();
+        for constant in machine.constants.keys() {
+            let with = |factor: f64| {
+                let mut machine = machine.clone();
+                machine.constants.get_mut(constant).expect("a key").value *= factor;
+                self.cells(name, &machine)
+            };
+            let (lower, higher) = (with(0.8)?, with(1.2)?);
+            for ((cell, lower), higher) in plain.iter().zip(lower).zip(higher) {
+                all.push(Moved {
+                    machine: name.to_owned(),
+                    constant: constant.clone(),
+                    row: cell.row.clone(),
+                    column: cell.column.clone(),
+                    lower: lower.error_points - cell.error_points,
+                    higher: higher.error_points - cell.error_points,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    fn print(&self) -> Result<()> {
+        if self.document == COUNTERS {
+            println!("{}", serde_json::to_string(&counters::count()?)?);
+            return Ok(());
+        }
+        let start = Instant::now();
+        let mut printed = Printed { document: self.document.clone(), ..Printed::default() };
+        for name in self.machines()? {
+            printed.machines.push(Shown::of(name, &self.machine(name)?));
+            if self.sensitivity {
+                printed.sensitivity.extend(self.moved(name)?);
+            } else {
+                printed.cells.extend(self.cells(name, &self.machine(name)?)?);
+            }
+        }
+        printed.events = run::events();
+        printed.seconds = start.elapsed().as_secs_f64();
+        println!("{}", serde_json::to_string(&printed)?);
+        Ok(())
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let done = Options::parse(std::env::args().skip(1)).and_then(|options| options.print());
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quarry-predict: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

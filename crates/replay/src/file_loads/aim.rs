@@ -1,0 +1,121 @@
+//! The disk jobs of reaim (AIM VII): reads and writes in order and at random, copies, and the same
+//! with every write on the device before the next; each on files of its own.
+
+use super::system::{FileSystem, Inode};
+use super::tally::Tally;
+use crate::file_cache::FileCache;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// A task's jobs.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Aim {
+    pub(crate) directories: u64,
+    /// Pages of a file, and pages that a job handles.
+    pages: u64,
+    job: u64,
+}
+
+/// The kinds of jobs.
+#[derive(Clone, Copy)]
+enum Job {
+    ReadInOrder,
+    ReadAtRandom,
+    WriteInOrder,
+    WriteAtRandom,
+    Copy,
+    Search,
+    SyncWriteInOrder,
+    SyncWriteAtRandom,
+    SyncCopy,
+}
+
+const JOBS: [Job; 9] = [
+    Job::ReadInOrder,
+    Job::ReadAtRandom,
+    Job::WriteInOrder,
+    Job::WriteAtRandom,
+    Job::Copy,
+    Job::Search,
+    Job::SyncWriteInOrder,
+    Job::SyncWriteAtRandom,
+    Job::SyncCopy,
+];
+
+/// Names that a search looks up.
+const SEARCHES: usize = 75;
+
+impl Aim {
+    /// Goes so many turns; each job counts as one operation.
+    pub(crate) fn run<M: FileCache>(
+        self,
+        system: &FileSystem<'_, M>,
+        turns: u32,
+        (task, _): (u32, u32),
+    ) -> Tally {
+        let directory = (u64::from(task) % self.directories) as usize;
+        let mut random = StdRng::seed_from_u64(task.into());
+        let mut tally = Tally::default();
+        for _ in 0..turns {
+            for job in JOBS {
+                tally.count(self.carry_out(job, system, directory, &mut random));
+            }
+        }
+        tally
+    }
+
+    /// A job makes its file, handles so many pages of it, and deletes it.
+    fn carry_out<M: FileCache>(
+        self,
+        job: Job,
+        system: &FileSystem<'_, M>,
+        directory: usize,
+        random: &mut StdRng,
+    ) -> bool {
+        let (place, file) = system.create(directory);
+        let mut is_right = match job {
+            Job::Search => (0..SEARCHES).all(|number| {
+                let found = system.open(directory, (place + number) % (place + 1));
+                found.is_none_or(|found| system.length(&found) <= self.pages)
+            }),
+            _ => self.fill(system, &file, false),
+        };
+        is_right &= match job {
+            Job::Search | Job::WriteInOrder => true,
+            Job::ReadInOrder => self.each(|number| system.read(&file, number, 1)),
+            Job::ReadAtRandom => {
+                self.each(|_| system.read(&file, random.random_range(0..self.pages), 1))
+            }
+            Job::WriteAtRandom => {
+                self.each(|_| system.write(&file, random.random_range(0..self.pages), 1))
+            }
+            Job::SyncWriteInOrder => self.fill(system, &file, true),
+            Job::SyncWriteAtRandom => self.each(|_| {
+                system.write(&file, random.random_range(0..self.pages), 1) && system.fsync(&file)
+            }),
+            Job::Copy | Job::SyncCopy => {
+                let (copy_place, copy) = system.create(directory);
+                let is_read = system.read(&file, 0, self.pages);
+                let is_written = self.fill(system, &copy, matches!(job, Job::SyncCopy));
+                is_read & is_written & system.unlink(directory, copy_place)
+            }
+        };
+        is_right & system.unlink(directory, place)
+    }
+
+    fn fill<M: FileCache>(
+        self,
+        system: &FileSystem<'_, M>,
+        file: &Arc<Inode<M>>,
+        synced: bool,
+    ) -> bool {
+        (0..self.pages).all(|index| system.write(file, index, 1) && (!synced || system.fsync(file)))
+    }
+
+    fn each(self, mut act: impl FnMut(u64) -> bool) -> bool {
+        (0..self.job).all(|number| act(number % self.pages))
+    }
+}

@@ -1,0 +1,47 @@
+//! sparsetruncate: files of holes that are read once, page by page, so that their pages are in the
+//! page cache, zeroed and clean; then each file is unlinked, and the time of that is taken.
+
+use super::system::FileSystem;
+use super::tally::Tally;
+use crate::file_cache::FileCache;
+use crate::host::Moment;
+use serde::Deserialize;
+
+/// Files of `pages` pages each, dealt to the directories.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sparse {
+    pub(crate) directories: u64,
+    pub(crate) pages: u64,
+}
+
+impl Sparse {
+    /// Creates so many files and reads all their pages.
+    pub(crate) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
+        for number in 0..u64::from(files) {
+            let (_, file) = system.create(self.directory(number));
+            system.set_length(&file, self.pages);
+            for index in 0..self.pages {
+                assert!(system.read(&file, index, 1), "a hole reads as zeros");
+            }
+        }
+    }
+
+    /// Unlinks all of them, in the order in which they were made.
+    pub(crate) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
+        let mut tally = Tally::default();
+        for number in 0..u64::from(files) {
+            let place = number / self.directories;
+            let start = Moment::now();
+            let is_gone = system.unlink(self.directory(number), place as usize);
+            // The original subtracts two calls of gettimeofday, in whole microseconds.
+            tally.each_us.push(start.elapsed().as_micros() as u64);
+            tally.count(is_gone);
+        }
+        tally
+    }
+
+    fn directory(self, number: u64) -> usize {
+        (number % self.directories) as usize
+    }
+}

@@ -1,0 +1,353 @@
+//! A file system in memory: directories of files, whose inodes and dentries are objects of slab
+//! caches, and whose pages lie in the page cache in front of a device.
+//!
+//! Every page that is on the device was written there from the cache, and a page that is read back
+//! is compared with what was written: a page that reclaim dropped while it was dirty is found.
+
+use super::device::{self, Device};
+use crate::file_cache::FileCache;
+use crate::host::{Mutex, MutexGuard};
+use crate::memory::Buffer;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes of an inode and of a dentry: ext4 in Linux 4.14.
+const INODE_BYTES: usize = 1024;
+const DENTRY_BYTES: usize = 192;
+/// Bytes of an entry of a directory; a page holds 64 of them.
+const ENTRY_BYTES: u64 = 64;
+/// Pages of a request to the device: read-ahead, and writeback of neighbours (128 KiB).
+const REQUEST_PAGES: u64 = 32;
+/// Inodes of directories have numbers from here on.
+const DIRECTORIES: u64 = 1 << 40;
+
+/// Takes a lock of the file system; a task that panics ends the process.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
+/// A file that is open, or that a directory names.
+pub(crate) struct Inode<M: FileCache> {
+    number: u64,
+    content: Mutex<Content<M>>,
+}
+
+/// What the lock of an inode protects.
+struct Content<M: FileCache> {
+    mapping: M::Mapping,
+    /// Length in pages.
+    pages: u64,
+    /// For each page whether it is on the device; those that are in neither place are holes.
+    on_device: Vec<bool>,
+    /// For each page whether it was written since it last reached the device.
+    dirty: Vec<bool>,
+    /// The inode and its dentry; none once the file was deleted.
+    objects: Option<[Buffer; 2]>,
+}
+
+struct Directory<M: FileCache> {
+    number: u64,
+    blocks: Mutex<Content<M>>,
+    files: Mutex<Vec<Option<Arc<Inode<M>>>>>,
+}
+
+/// The file system.
+pub(crate) struct FileSystem<'a, M: FileCache> {
+    memory: &'a M,
+    inodes: M::Cache,
+    dentries: M::Cache,
+    device: Device,
+    directories: Vec<Directory<M>>,
+    next: AtomicU64,
+    /// Dirty pages of all files, and the most that there may be.
+    dirty: AtomicU64,
+    most_dirty: u64,
+    /// Files with dirty pages, the oldest first.
+    unwritten: Mutex<VecDeque<Arc<Inode<M>>>>,
+}
+
+impl<'a, M: FileCache> FileSystem<'a, M> {
+    /// Makes one with so many directories. From `most_dirty` dirty pages on, whoever writes writes
+    /// the oldest files back first.
+    pub(crate) fn new(memory: &'a M, directories: u64, device: Device, most_dirty: u64) -> Self {
+        let directory = |number| Directory {
+            number: DIRECTORIES + number,
+            blocks: Mutex::new(Content::new(memory, None)),
+            files: Mutex::default(),
+        };
+        Self {
+            memory,
+            inodes: memory.create_cache("inode_cache", INODE_BYTES),
+            dentries: memory.create_cache("dentry", DENTRY_BYTES),
+            device,
+            directories: (0..directories).map(directory).collect(),
+            next: AtomicU64::new(1),
+            dirty: AtomicU64::new(0),
+            most_dirty,
+            unwritten: Mutex::default(),
+        }
+    }
+
+    /// Creates a file at the end of a directory; returns its number there.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub(crate) fn create(&self, directory: usize) -> (usize, Arc<Inode<M>>) {
+        let mut objects = [self.inodes, self.dentries]
+            .map(|cache| self.memory.alloc(cache).expect("memory for an inode"));
+        let number = self.next.fetch_add(1, Relaxed);
+        objects[0].clear(INODE_BYTES);
+        objects[1].write(0, &number.to_le_bytes());
+        let content = Mutex::new(Content::new(self.memory, Some(objects)));
+        let inode = Arc::new(Inode { number, content });
+        let place = {
+            let mut files = lock(&self.directories[directory].files);
+            files.push(Some(Arc::clone(&inode)));
+            files.len() - 1
+        };
+        self.write_entry(directory, place);
+        (place, inode)
+    }
+
+    /// Opens a file, if it is there.
+    pub(crate) fn open(&self, directory: usize, place: usize) -> Option<Arc<Inode<M>>> {
+        lock(&self.directories[directory].files).get(place)?.clone()
+    }
+
+    /// Number of files that a directory has had.
+    pub(crate) fn places(&self, directory: usize) -> usize {
+        lock(&self.directories[directory].files).len()
+    }
+
+    /// Deletes a file: its entry, its pages, its inode. Returns false where it is not there.
+    pub(crate) fn unlink(&self, directory: usize, place: usize) -> bool {
+        let taken = lock(&self.directories[directory].files).get_mut(place).and_then(Option::take);
+        let Some(inode) = taken else { return false };
+        self.write_entry(directory, place);
+        let mut content = lock(&inode.content);
+        self.forget_dirty(&mut content);
+        self.memory.truncate(content.mapping, 0);
+        self.memory.destroy_mapping(content.mapping);
+        let [object, dentry] = content.objects.take().expect("a file is deleted once");
+        content.pages = 0;
+        self.memory.free(self.dentries, dentry);
+        self.memory.free(self.inodes, object);
+        true
+    }
+
+    /// Makes a file so long without writing to it.
+    pub(crate) fn set_length(&self, inode: &Inode<M>, pages: u64) {
+        lock(&inode.content).resize(pages);
+    }
+
+    /// Length of a file in pages; 0 of one that was deleted.
+    pub(crate) fn length(&self, inode: &Inode<M>) -> u64 {
+        lock(&inode.content).pages
+    }
+
+    /// Reads pages; returns whether all their bytes were right. Pages beyond the end are none.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub(crate) fn read(&self, inode: &Inode<M>, from: u64, count: u64) -> bool {
+        let content = lock(&inode.content);
+        let (mut is_right, mut ahead) = (true, 0);
+        for index in from..content.pages.min(from + count) {
+            let is_hole = content.is_hole(index);
+            let on_device = content.on_device[index as usize];
+            let mut fill = |page: &mut [u8]| {
+                if on_device {
+                    // One request brings its neighbours, too, as far as they are read now.
+                    if ahead <= index {
+                        let pages = REQUEST_PAGES.min(from + count - index);
+                        self.device.wait(pages);
+                        ahead = index + pages;
+                    }
+                    device::fill(inode.number, index, page);
+                } else {
+                    page.fill(0);
+                }
+            };
+            let mut see = |page: &[u8]| {
+                is_right &= match is_hole {
+                    true => device::is_hole(page),
+                    false => device::is_intact(inode.number, index, page),
+                };
+            };
+            self.memory.read(content.mapping, index, &mut fill, &mut see);
+        }
+        is_right
+    }
+
+    /// Writes whole pages, the file growing with them. Returns false where it was deleted.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub(crate) fn write(&self, inode: &Arc<Inode<M>>, from: u64, count: u64) -> bool {
+        self.balance_dirty();
+        let mut content = lock(&inode.content);
+        if content.objects.is_none() {
+            return false;
+        }
+        let was_clean = !content.dirty.contains(&true);
+        let length = content.pages.max(from + count);
+        content.resize(length);
+        for index in from..from + count {
+            self.write_page(inode.number, &mut content, index);
+        }
+        drop(content);
+        if was_clean {
+            lock(&self.unwritten).push_back(Arc::clone(inode));
+        }
+        true
+    }
+
+    /// Writes pages at the end of a file.
+    pub(crate) fn append(&self, inode: &Arc<Inode<M>>, count: u64) -> bool {
+        let length = self.length(inode);
+        self.write(inode, length, count)
+    }
+
+    /// Writes a file's dirty pages to the device. Returns whether these were all of them, with the
+    /// bytes that they should have.
+    pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
+        let mut content = lock(&inode.content);
+        content.objects.is_none() || self.write_back(inode.number, &mut content)
+    }
+
+    /// Writes back everything, deletes all files, and ends the directories.
+    ///
+    /// # Panics
+    /// If something is wrong with the bytes of a directory.
+    pub(crate) fn end(self) {
+        for (number, directory) in self.directories.iter().enumerate() {
+            for place in 0..self.places(number) {
+                self.unlink(number, place);
+            }
+            let mut blocks = lock(&directory.blocks);
+            assert!(self.write_back(directory.number, &mut blocks), "blocks of directories");
+            self.memory.truncate(blocks.mapping, 0);
+            self.memory.destroy_mapping(blocks.mapping);
+        }
+        assert_eq!(self.dirty.load(Relaxed), 0, "every dirty page is counted once");
+    }
+
+    /// Changes the entry of a file in the block that holds it.
+    fn write_entry(&self, directory: usize, place: usize) {
+        let directory = &self.directories[directory];
+        let index = place as u64 * ENTRY_BYTES / device::PAGE_BYTES as u64;
+        let mut blocks = lock(&directory.blocks);
+        let pages = blocks.pages.max(index + 1);
+        blocks.resize(pages);
+        self.write_page(directory.number, &mut blocks, index);
+    }
+
+    fn write_page(&self, inode: u64, content: &mut Content<M>, index: u64) {
+        let on_device = content.on_device[index as usize];
+        let mut fill = |page: &mut [u8]| {
+            if on_device {
+                self.device.wait(1);
+                device::fill(inode, index, page);
+            }
+        };
+        let mut change = |page: &mut [u8]| device::fill(inode, index, page);
+        self.memory.write(content.mapping, index, &mut fill, &mut change);
+        if !std::mem::replace(&mut content.dirty[index as usize], true) {
+            self.dirty.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn write_back(&self, inode: u64, content: &mut Content<M>) -> bool {
+        let Content { mapping, on_device, dirty, .. } = content;
+        let (mut is_right, mut request) = (true, 0);
+        let count = self.memory.flush(*mapping, &mut |index, page| {
+            is_right &= device::is_intact(inode, index, page);
+            is_right &= std::mem::take(&mut dirty[index as usize]);
+            on_device[index as usize] = true;
+            request += 1;
+            if request == REQUEST_PAGES {
+                self.device.wait(std::mem::take(&mut request));
+            }
+        });
+        self.device.wait(request);
+        self.dirty.fetch_sub(count, Relaxed);
+        is_right && !dirty.contains(&true)
+    }
+
+    /// Lets a writer write back the oldest files while too many pages are dirty.
+    fn balance_dirty(&self) {
+        while self.dirty.load(Relaxed) > self.most_dirty {
+            let Some(oldest) = lock(&self.unwritten).pop_front() else { return };
+            self.fsync(&oldest);
+        }
+    }
+
+    /// Dirty pages of a deleted file need not be written.
+    fn forget_dirty(&self, content: &mut Content<M>) {
+        let count = content.dirty.iter().filter(|is_dirty| **is_dirty).count();
+        content.dirty.fill(false);
+        self.dirty.fetch_sub(count as u64, Relaxed);
+    }
+}
+
+impl<M: FileCache> Content<M> {
+    fn new(memory: &M, objects: Option<[Buffer; 2]>) -> Self {
+        let mapping = memory.create_mapping();
+        Self { mapping, pages: 0, on_device: Vec::new(), dirty: Vec::new(), objects }
+    }
+
+    fn resize(&mut self, pages: u64) {
+        self.pages = pages;
+        self.on_device.resize(pages as usize, false);
+        self.dirty.resize(pages as usize, false);
+    }
+
+    /// Returns whether a page was never written.
+    fn is_hole(&self, index: u64) -> bool {
+        !self.on_device[index as usize] && !self.dirty[index as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_cache::tests::Naive;
+    use crate::memory::KernelMemory;
+
+    #[test]
+    fn files_are_read_as_they_were_written() {
+        // A cache of ten pages, so that most reads bring pages back from the device.
+        let memory = Naive::of(10);
+        let system = FileSystem::new(&memory, 2, Device::default(), 4);
+        for (directory, pages) in [(0, 20), (1, 3), (0, 1)] {
+            let (_, file) = system.create(directory);
+            for _ in 0..pages {
+                assert!(system.append(&file, 1));
+            }
+            assert_eq!(system.length(&file), pages);
+            assert!(system.read(&file, 0, pages) && system.read(&file, 0, pages));
+            assert!(system.fsync(&file) && system.fsync(&file));
+        }
+        let (place, sparse) = system.create(1);
+        system.set_length(&sparse, 5);
+        assert!(system.read(&sparse, 0, 9), "holes read as zeros, and there is nothing behind");
+        assert!(system.unlink(1, place) && !system.unlink(1, place));
+        assert!(!system.append(&sparse, 1), "it was deleted");
+        assert!(system.open(1, place).is_none() && system.open(1, 0).is_some());
+        system.end();
+        assert_eq!(memory.check_at_end(), Ok(()));
+    }
+
+    #[test]
+    fn a_lost_write_is_found() {
+        let memory = Naive::default();
+        let system = FileSystem::new(&memory, 1, Device::default(), 100);
+        let (_, file) = system.create(0);
+        system.write(&file, 0, 2);
+        let mapping = lock(&file.content).mapping;
+        memory.truncate(mapping, 1);
+        assert!(!system.read(&file, 0, 2), "page 1 was dropped while it was dirty");
+        assert!(!system.fsync(&file));
+    }
+}

@@ -1,0 +1,75 @@
+//! The load varmail of filebench: a mail server whose threads delete a message, write a new one,
+//! read one and add to it, and read another one.
+
+use super::system::FileSystem;
+use super::tally::Tally;
+use crate::file_cache::FileCache;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Deserialize;
+
+/// A file set of `files` files of `pages` pages on average.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Varmail {
+    files: u32,
+    pages: u64,
+}
+
+/// Calls of a round, as filebench counts its operations: delete; create, append, fsync, close;
+/// open, read, append, fsync, close; open, read, close.
+const CALLS: u64 = 13;
+
+impl Varmail {
+    /// Writes the file set: the task's share of it.
+    pub(crate) fn prepare<M: FileCache>(
+        self,
+        system: &FileSystem<'_, M>,
+        (task, tasks): (u32, u32),
+    ) {
+        let mut random = StdRng::seed_from_u64(task.into());
+        for _ in 0..self.files.div_ceil(tasks) {
+            let (_, file) = system.create(0);
+            system.append(&file, self.length(&mut random));
+            system.fsync(&file);
+        }
+    }
+
+    /// Goes so many rounds.
+    pub(crate) fn run<M: FileCache>(
+        self,
+        system: &FileSystem<'_, M>,
+        rounds: u32,
+        (task, _): (u32, u32),
+    ) -> Tally {
+        let mut random = StdRng::seed_from_u64(1000 + u64::from(task));
+        let mut tally = Tally::default();
+        for _ in 0..rounds {
+            let is_right = self.round(system, &mut random);
+            (0..CALLS).for_each(|_| tally.count(is_right));
+        }
+        tally
+    }
+
+    fn round<M: FileCache>(self, system: &FileSystem<'_, M>, random: &mut StdRng) -> bool {
+        while !system.unlink(0, random.random_range(0..system.places(0))) {}
+        let (_, fresh) = system.create(0);
+        let mut is_right = system.append(&fresh, self.length(random)) && system.fsync(&fresh);
+        let mut pick = || loop {
+            if let Some(file) = system.open(0, random.random_range(0..system.places(0))) {
+                return file;
+            }
+        };
+        let (changed, seen) = (pick(), pick());
+        is_right &= system.read(&changed, 0, u64::MAX / 2);
+        // Another task may have deleted it meanwhile.
+        let _was_there = system.append(&changed, self.pages);
+        is_right &= system.fsync(&changed);
+        is_right & system.read(&seen, 0, u64::MAX / 2)
+    }
+
+    /// A length with that mean; filebench draws from a gamma distribution.
+    fn length(self, random: &mut StdRng) -> u64 {
+        random.random_range(1..2 * self.pages)
+    }
+}

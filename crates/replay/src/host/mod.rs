@@ -1,0 +1,50 @@
+//! Who runs the tasks of a replay: threads of the system, or tasks of a simulated machine. The
+//! same walkers run on both, and what they use of either has the same names here.
+//!
+//! | built with | a task is | file |
+//! |---|---|---|
+//! | nothing | a thread | `threads` |
+//! | `--cfg quarry_sim` | a task of the machine that `run_on` was given | `tasks` |
+//!
+//! Time is that of `quarry_sys`, which a simulated machine keeps itself.
+
+#[cfg_attr(not(quarry_sim), path = "threads.rs")]
+#[cfg_attr(quarry_sim, path = "tasks.rs")]
+mod backend;
+
+#[cfg(quarry_sim)]
+pub use backend::{Host, run_on};
+#[cfg(quarry_sim)]
+pub(crate) use backend::{cpu, cpus};
+
+pub(crate) use backend::{
+    Barrier, Condvar, Mutex, MutexGuard, RwLock, clear, cpu_ns, scope, sleep, spawn, wait, work,
+    yield_now,
+};
+
+use std::time::Duration;
+
+/// A moment of the tasks' time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    ns: u64,
+}
+
+impl Moment {
+    /// The time now.
+    #[inline]
+    pub(crate) fn now() -> Self {
+        Self { ns: quarry_sys::primitive::clock::now_ns() }
+    }
+
+    /// The time since then.
+    #[inline]
+    pub(crate) fn elapsed(self) -> Duration {
+        Duration::from_nanos(Self::now().ns.saturating_sub(self.ns))
+    }
+
+    /// So many nanoseconds later.
+    pub(crate) fn after(self, ns: u64) -> Self {
+        Self { ns: self.ns + ns }
+    }
+}

@@ -1,0 +1,427 @@
+//! Tasks of a simulated machine, which the binary brings along, and locks of their own: a task that
+//! waited for a lock of the system would stop the machine, because all tasks share one thread.
+
+use quarry_sys::primitive::touch::touch;
+use quarry_sys::primitive::{Access, AtomicU32, Ordering::SeqCst, futex, relax};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// What a replay asks of the machine that its tasks run on, beside time and sleep.
+pub trait Host {
+    /// Starts a task on the `index`th CPU of the replay's choice, or wherever the scheduler likes.
+    fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>);
+
+    /// The running task computes for `ns` nanoseconds.
+    fn work(&self, ns: u64);
+
+    /// The running task writes `bytes` bytes that no cache holds.
+    fn memory(&self, bytes: usize);
+
+    /// The running task sleeps for `ns` nanoseconds.
+    fn sleep(&self, ns: u64);
+
+    /// CPUs, whoever measures included.
+    fn cpus(&self) -> u32;
+
+    /// The CPU of the running task.
+    fn cpu(&self) -> u32;
+
+    /// Time that all CPUs were busy so far, in nanoseconds.
+    fn busy_ns(&self) -> u64;
+}
+
+std::thread_local! {
+    static HOST: Cell<Option<&'static dyn Host>> = const { Cell::new(None) };
+}
+
+/// Lets replays in `body` start their tasks on `host`.
+///
+/// # Panics
+/// Where there is one already.
+pub fn run_on<R>(host: &'static dyn Host, body: impl FnOnce() -> R) -> R {
+    assert!(HOST.replace(Some(host)).is_none(), "one machine at a time");
+    let result = body();
+    HOST.set(None);
+    result
+}
+
+fn host() -> &'static dyn Host {
+    HOST.get().expect("a replay runs on a machine")
+}
+
+/// Where tasks are started that end before it does.
+pub(crate) struct Scope<'scope, 'env: 'scope> {
+    running: Rc<Countdown>,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Tasks that have not ended.
+#[derive(Default)]
+struct Countdown {
+    tasks: Cell<u32>,
+    ended: AtomicU32,
+}
+
+impl Countdown {
+    fn wait(&self) {
+        while self.tasks.get() > 0 {
+            let seen = self.ended.load(SeqCst);
+            if self.tasks.get() > 0 {
+                futex::wait(&self.ended, seen);
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.tasks.set(self.tasks.get() - 1);
+        self.ended.fetch_add(1, SeqCst);
+        futex::wake_all(&self.ended);
+    }
+}
+
+/// Calls `body`, and waits for the tasks that it has started.
+pub(crate) fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+    let scope = Scope { running: Rc::default(), scope: PhantomData, env: PhantomData };
+    let result = body(&scope);
+    scope.running.wait();
+    result
+}
+
+/// A task that was started.
+pub(crate) struct Handle<T> {
+    result: Rc<Cell<Option<T>>>,
+    running: Rc<Countdown>,
+}
+
+impl<T> Handle<T> {
+    /// Waits until it has ended, and returns its result. No task of a machine ends otherwise.
+    pub(crate) fn join(self) -> Result<T, std::convert::Infallible> {
+        loop {
+            let seen = self.running.ended.load(SeqCst);
+            if let Some(result) = self.result.take() {
+                return Ok(result);
+            }
+            futex::wait(&self.running.ended, seen);
+        }
+    }
+}
+
+/// Starts a task on the `index`th of `cpus`, or on the one that comes round to it; anywhere where
+/// there are none.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    cpus: &[usize],
+    index: usize,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Handle<T> {
+    let cpu = cpus.get(index % cpus.len().max(1)).copied();
+    let (result, running) = (Rc::new(Cell::new(None)), scope.running.clone());
+    running.tasks.set(running.tasks.get() + 1);
+    let handle = Handle { result: result.clone(), running: running.clone() };
+    let body = move || {
+        result.set(Some(run()));
+        running.end();
+    };
+    let body: Box<dyn FnOnce() + 'scope> = Box::new(body);
+    // SAFETY: only the lifetime changes. `scope` does not return before every task that was started
+    // in it has ended (`Countdown::wait`), and what the task borrows lives longer than `scope`. A
+    // panic in `body` of `scope` ends the process: profiles abort.
+    let body =
+        unsafe { std::mem::transmute::<Box<dyn FnOnce() + 'scope>, Box<dyn FnOnce()>>(body) };
+    host().spawn(cpu, body);
+    handle
+}
+
+/// A lock whose waiters sleep.
+pub(crate) struct Mutex<T> {
+    held: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one task at a time has the guard, and with it the value; all tasks of a machine share one
+// thread of the system.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+/// States of the word, as in `quarry_sys::lock`.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const AWAITED: u32 = 2;
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { held: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        if self.held.compare_exchange(FREE, HELD, SeqCst, SeqCst).is_err() {
+            while self.held.swap(AWAITED, SeqCst) != FREE {
+                futex::wait(&self.held, AWAITED);
+            }
+        }
+        MutexGuard { mutex: self }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
+    }
+}
+
+/// The lock is held.
+pub(crate) struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held by whoever has the guard, so no `&mut` is alive but through it.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`; `&mut self` makes this the only reference through the guard.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if self.mutex.held.swap(FREE, SeqCst) == AWAITED {
+            futex::wake_one(&self.mutex.held);
+        }
+    }
+}
+
+/// Something that tasks wait for under a [`Mutex`].
+#[derive(Debug, Default)]
+pub(crate) struct Condvar {
+    times: AtomicU32,
+}
+
+impl Condvar {
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let (mutex, seen) = (guard.mutex, self.times.load(SeqCst));
+        drop(guard);
+        futex::wait(&self.times, seen);
+        mutex.lock()
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.times.fetch_add(1, SeqCst);
+        futex::wake_one(&self.times);
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.times.fetch_add(1, SeqCst);
+        futex::wake_all(&self.times);
+    }
+}
+
+/// All tasks wait until the last one has come.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    tasks: usize,
+    waiting: Mutex<usize>,
+    opened: Condvar,
+}
+
+impl Barrier {
+    pub(crate) fn new(tasks: usize) -> Self {
+        Self { tasks, waiting: Mutex::new(0), opened: Condvar::default() }
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        if *waiting == self.tasks {
+            *waiting = 0;
+            drop(waiting);
+            self.opened.notify_all();
+        } else {
+            let seen = self.opened.times.load(SeqCst);
+            drop(waiting);
+            while self.opened.times.load(SeqCst) == seen {
+                futex::wait(&self.opened.times, seen);
+            }
+        }
+    }
+}
+
+/// The lock of an address space (`mmap_sem`): readers together or one writer, in the order in which
+/// they came, each by two operations on one cache line. Who finds it taken sleeps; whoever gives it
+/// up hands it on, to all readers that stand together.
+#[derive(Default)]
+pub(crate) struct RwLock {
+    line: Line,
+    inside: RefCell<Inside>,
+}
+
+/// The lock's own line.
+#[derive(Default)]
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "it has an address and a size")] u64);
+
+#[derive(Default)]
+struct Inside {
+    readers: u32,
+    writing: bool,
+    queue: VecDeque<Rc<Waiter>>,
+}
+
+struct Waiter {
+    writes: bool,
+    granted: AtomicU32,
+}
+
+// SAFETY: all tasks of a machine share one thread of the system, and no event lies between a look
+// at `inside` and its change.
+unsafe impl Sync for RwLock {}
+// SAFETY: as above.
+unsafe impl Send for RwLock {}
+
+impl RwLock {
+    pub(crate) fn read(&self) -> SpaceGuard<'_> {
+        self.enter(false)
+    }
+
+    pub(crate) fn write(&self) -> SpaceGuard<'_> {
+        self.enter(true)
+    }
+
+    fn enter(&self, writes: bool) -> SpaceGuard<'_> {
+        if !writes {
+            // `down_read_trylock` of a fault loads the count before it exchanges it.
+            touch(&self.line, Access::Read);
+        }
+        touch(&self.line, Access::Update);
+        if !self.inside.borrow_mut().admit(writes) {
+            let waiter = Rc::new(Waiter { writes, granted: AtomicU32::new(0) });
+            self.inside.borrow_mut().queue.push_back(waiter.clone());
+            while waiter.granted.load(SeqCst) == 0 {
+                futex::wait(&waiter.granted, 0);
+            }
+        }
+        SpaceGuard { lock: self, writes }
+    }
+
+    fn leave(&self, writes: bool) {
+        touch(&self.line, Access::Update);
+        let next = self.inside.borrow_mut().release(writes);
+        for waiter in next {
+            waiter.granted.store(1, SeqCst);
+            futex::wake_one(&waiter.granted);
+        }
+    }
+}
+
+impl Inside {
+    /// Lets a newcomer in, unless somebody waits or it would meet a writer.
+    fn admit(&mut self, writes: bool) -> bool {
+        let free = self.queue.is_empty() && !self.writing && (!writes || self.readers == 0);
+        if free {
+            self.hold(writes);
+        }
+        free
+    }
+
+    fn hold(&mut self, writes: bool) {
+        self.writing = writes;
+        self.readers += u32::from(!writes);
+    }
+
+    /// One leaves; returns those who are let in for it.
+    fn release(&mut self, writes: bool) -> Vec<Rc<Waiter>> {
+        self.writing = false;
+        self.readers -= u32::from(!writes);
+        let mut next = Vec::new();
+        while let Some(waiter) = self.queue.front() {
+            if self.writing || (waiter.writes && self.readers > 0) {
+                break;
+            }
+            let writes = waiter.writes;
+            next.extend(self.queue.pop_front());
+            self.hold(writes);
+        }
+        next
+    }
+}
+
+/// The address space is held.
+pub(crate) struct SpaceGuard<'a> {
+    lock: &'a RwLock,
+    writes: bool,
+}
+
+impl Drop for SpaceGuard<'_> {
+    fn drop(&mut self) {
+        self.lock.leave(self.writes);
+    }
+}
+
+/// Lets others run.
+pub(crate) fn yield_now() {
+    relax();
+}
+
+/// Time that all CPUs were busy so far, in nanoseconds.
+pub(crate) fn cpu_ns() -> u64 {
+    host().busy_ns()
+}
+
+/// CPUs of the machine, whoever measures included.
+pub(crate) fn cpus() -> u32 {
+    host().cpus()
+}
+
+/// The CPU of the running task.
+pub(crate) fn cpu() -> u32 {
+    host().cpu()
+}
+
+/// Sleeps for `ns` nanoseconds.
+pub(crate) fn sleep(ns: u64) {
+    if ns > 0 {
+        host().sleep(ns);
+    }
+}
+
+/// Keeps the CPU busy for `ns` nanoseconds.
+pub(crate) fn work(ns: u64) {
+    host().work(ns);
+}
+
+/// Keeps the CPU until `ns` nanoseconds are over.
+pub(crate) fn wait(ns: u64) {
+    work(ns);
+}
+
+/// A page is cleared at the speed of memory, and its bytes stay what they are: nobody reads them.
+pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
+    if bytes < CLEARED_PAGE {
+        return write();
+    }
+    host().memory(bytes);
+}
+
+/// Bytes from which on clearing goes to memory.
+const CLEARED_PAGE: usize = 4096;

@@ -1,0 +1,460 @@
+//! The interface by which a replayed kernel path allocates, and the memory that it gets.
+
+use quarry_core::lru::LruCounters;
+use quarry_core::page_cache::{Event, EventCounts};
+use quarry_sys::locks::AnyLock;
+use std::ptr::NonNull;
+
+/// A piece of memory with one owner. The thread that allocated it says how to free it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Buffer {
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a buffer is plain memory with one owner; any CPU may free it.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// Takes charge of memory.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `address` on are writable, and nothing else uses them until this buffer
+    /// is taken apart by [`into_address`](Self::into_address).
+    pub unsafe fn new(address: NonNull<u8>, bytes: usize) -> Self {
+        Self { address, bytes }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Where it is; the buffer ends.
+    pub fn into_address(self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// The address of `bytes` bytes from `offset` on.
+    ///
+    /// # Panics
+    /// If they are not all inside.
+    fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
+        // SAFETY: the offset lies inside of the memory or at its end.
+        unsafe { self.address.as_ptr().add(offset) }
+    }
+
+    /// Copies `source` to `offset`.
+    ///
+    /// # Panics
+    /// If it is too small.
+    pub fn write(&mut self, offset: usize, source: &[u8]) {
+        let target = self.range(offset, source.len());
+        // SAFETY: the memory is writable for that many bytes and ours alone, so it does not
+        // overlap `source`.
+        unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+    }
+
+    /// Fills its first `bytes` bytes with zeros.
+    ///
+    /// # Panics
+    /// If it is too small.
+    pub fn clear(&mut self, bytes: usize) {
+        // SAFETY: the memory is writable for that many bytes and ours alone.
+        unsafe { self.range(0, bytes).write_bytes(0, bytes) };
+    }
+
+    /// Copies what is at `offset` to `target`; every byte of it must have been written.
+    ///
+    /// # Panics
+    /// If it is too small.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.range(offset, target.len());
+        // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
+        // uninitialised byte even where nothing was written.
+        unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };
+    }
+}
+
+/// A kind of page block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// 2^`order` pages.
+    pub order: u8,
+    /// True if the kernel could move them (a program's memory), false if not (its own).
+    pub movable: bool,
+}
+
+/// A kernel's memory: object caches and pages. Calls come from any number of threads; each runs on
+/// a CPU of its own as far as the implementation is concerned.
+pub trait KernelMemory: Sync {
+    /// Names a cache of objects.
+    type Cache: Copy + Send + Sync;
+
+    /// Bytes of the largest request that `kmalloc` serves from a cache.
+    fn largest_kmalloc(&self) -> usize;
+
+    /// Makes a cache for objects of `bytes` bytes, or returns the one of this name.
+    fn create_cache(&self, name: &str, bytes: usize) -> Self::Cache;
+
+    /// An object, or `None` where there is no memory.
+    fn alloc(&self, cache: Self::Cache) -> Option<Buffer>;
+
+    /// Gives back an object of this cache.
+    fn free(&self, cache: Self::Cache, object: Buffer);
+
+    /// Gives back several objects of this cache at once, and empties the list.
+    fn free_bulk(&self, cache: Self::Cache, objects: &mut Vec<Buffer>);
+
+    /// A block of pages, or `None` where there is no memory.
+    fn alloc_pages(&self, pages: Pages) -> Option<Buffer>;
+
+    /// Gives back a block of this kind.
+    fn free_pages(&self, pages: Pages, block: Buffer);
+
+    /// Gives back a list of blocks of this kind, and empties it.
+    fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
+
+    /// Puts a page of a program on the LRU lists, where the memory has any.
+    fn add_to_lru(&self, _page: &Buffer) {}
+
+    /// Unmaps pages of programs: takes them off the LRU lists, where they are on any, and gives
+    /// them back as a list, which is empty afterwards.
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        self.free_list(pages, list);
+    }
+
+    /// Returns the counts so far.
+    fn counters(&self) -> Counters;
+
+    /// Returns what the caches have counted so far, each once.
+    fn caches(&self) -> Vec<CacheCounts>;
+
+    /// Returns how much memory lies on lists and in descriptors now.
+    fn footprint(&self) -> Footprint;
+
+    /// Takes back what caches keep, once everything was freed and no thread is at work, and checks
+    /// that it is all there.
+    ///
+    /// # Errors
+    /// What does not hold.
+    fn check_at_end(&self) -> Result<(), String>;
+}
+
+/// The counts of a cache, as `slabinfo -AD` prints them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Its name.
+    pub name: String,
+    /// Objects in use or parked.
+    pub objects: u64,
+    /// Allocations.
+    pub allocs: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Allocations by the per-CPU form.
+    pub fast_allocs: u64,
+    /// Frees by the per-CPU form.
+    pub fast_frees: u64,
+}
+
+/// Memory beside what a path holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Bytes of pages on the lists of all CPUs.
+    pub list_bytes: u64,
+    /// Frames that the zones manage.
+    pub frames: u64,
+    /// Bytes of descriptors for each frame, by the policy's own account.
+    pub policy_bytes_per_frame: u64,
+    /// Bytes of descriptors that the slab policy has in fact.
+    pub slab_metadata: u64,
+}
+
+impl Footprint {
+    /// Every figure with its name.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("list_bytes", self.list_bytes),
+            ("frames", self.frames),
+            ("policy_bytes_per_frame", self.policy_bytes_per_frame),
+            ("slab_metadata", self.slab_metadata),
+        ]
+    }
+}
+
+/// The counts of a stack. All values only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Times the zone's lock was taken.
+    pub zone_lock: u64,
+    /// Times it was found held.
+    pub zone_contended: u64,
+    /// Nanoseconds that were waited for it.
+    pub zone_wait_ns: u64,
+    /// Times that it was measured how long it was held.
+    pub zone_hold_samples: u64,
+    /// The sum of these times, in nanoseconds.
+    pub zone_hold_ns: u64,
+    /// Critical sections of the zone that handed blocks out.
+    pub zone_allocs: u64,
+    /// Critical sections of the zone that took blocks back.
+    pub zone_frees: u64,
+    /// Critical sections spent on freeing pages, of the per-CPU lists or of the zone.
+    pub page_sections: u64,
+    /// Times a lock of the slab allocator was taken.
+    pub slab_lock: u64,
+    /// Times it was found held.
+    pub slab_contended: u64,
+    /// Nanoseconds that were waited for them.
+    pub slab_wait_ns: u64,
+    /// Times the lock bit of a slab was taken, where the policy has such bits.
+    pub lock_bits: u64,
+    /// Slabs that were made.
+    pub slabs: u64,
+    /// Allocations of objects by the per-CPU form.
+    pub fast_allocs: u64,
+    /// Other allocations of objects.
+    pub slow_allocs: u64,
+    /// Frees of objects by the per-CPU form.
+    pub fast_frees: u64,
+    /// Other frees of objects.
+    pub slow_frees: u64,
+    /// Blocks that per-CPU lists handed out or took back.
+    pub listed: u64,
+    /// Times the lock of an LRU list was taken, whichever locks the policy has.
+    pub lru_lock: u64,
+    /// Times it was found held.
+    pub lru_contended: u64,
+    /// Nanoseconds that were waited for it.
+    pub lru_wait_ns: u64,
+    /// Times that add batches were drained for a truncation.
+    pub drains: u64,
+    /// Pages that left the LRU lists.
+    pub lru_removed: u64,
+    /// Pages among them that were sentinels, where the policy has any.
+    pub sentinels: u64,
+    /// Times the lock of a mapping was taken.
+    pub index_lock: u64,
+    /// Lists of pages that the page cache gave to the page allocator.
+    pub page_list_frees: u64,
+    /// Pages that truncation dropped.
+    pub pages_truncated: u64,
+    /// Pages that reclaim looked at.
+    pub scanned: u64,
+    /// Pages that it evicted.
+    pub evicted: u64,
+    /// Pages that were read again after they had been evicted.
+    pub refaults: u64,
+}
+
+impl Counters {
+    /// Adds what a lock has counted, if it is one of an LRU list; add batches have locks of their
+    /// own, which nobody but their CPU wants.
+    pub(crate) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
+        if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
+            self.lru_lock += stats.acquisitions;
+            self.lru_contended += stats.contentions;
+            self.lru_wait_ns += stats.wait_ns;
+        }
+    }
+
+    /// Adds what LRU lists have counted.
+    pub(crate) fn add_lru(&mut self, lists: LruCounters) {
+        self.lru_removed += lists.removed;
+        self.sentinels += lists.sentinels;
+    }
+
+    /// Adds what happened to the pages of a page cache.
+    pub(crate) fn add_events(&mut self, events: EventCounts) {
+        self.index_lock += events[Event::IndexHolds];
+        self.pages_truncated += events[Event::Truncated];
+        self.drains += events[Event::Drains];
+        self.scanned += events[Event::ScannedDirect] + events[Event::ScannedBackground];
+        self.evicted += events[Event::StolenDirect] + events[Event::StolenBackground];
+        self.refaults += events[Event::Refaulted];
+        self.page_list_frees += events[Event::FreeSections];
+    }
+}
+
+/// Names and values, so that what is done to all of them is said once.
+macro_rules! counters {
+    ($($name:ident),*) => {
+        impl Counters {
+            /// Returns the counts since `earlier`.
+            pub fn since(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name),* }
+            }
+
+            /// The sum of both.
+            pub fn plus(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name),* }
+            }
+
+            /// Every counter with its name.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters!(
+    zone_lock,
+    zone_contended,
+    zone_wait_ns,
+    zone_hold_samples,
+    zone_hold_ns,
+    zone_allocs,
+    zone_frees,
+    page_sections,
+    slab_lock,
+    slab_contended,
+    slab_wait_ns,
+    lock_bits,
+    slabs,
+    fast_allocs,
+    slow_allocs,
+    fast_frees,
+    slow_frees,
+    listed,
+    lru_lock,
+    lru_contended,
+    lru_wait_ns,
+    drains,
+    lru_removed,
+    sentinels,
+    index_lock,
+    page_list_frees,
+    pages_truncated,
+    scanned,
+    evicted,
+    refaults
+);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::alloc::{Layout, alloc, dealloc};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Every call goes to the "zone", as if nothing cached anything.
+    #[derive(Default)]
+    pub(crate) struct Uncached {
+        allocs: AtomicU64,
+        frees: AtomicU64,
+        sections: AtomicU64,
+    }
+
+    impl Uncached {
+        fn take(&self, bytes: usize) -> Option<Buffer> {
+            self.allocs.fetch_add(1, Relaxed);
+            // SAFETY: the layout has a size above 0.
+            let address = unsafe { alloc(Layout::from_size_align(bytes, 16).unwrap()) };
+            // SAFETY: fresh memory of this size, or null.
+            Some(unsafe { Buffer::new(NonNull::new(address)?, bytes) })
+        }
+
+        fn give(&self, bytes: usize, buffer: Buffer) {
+            self.frees.fetch_add(1, Relaxed);
+            assert_eq!(buffer.bytes, bytes, "freed as what it was allocated");
+            let layout = Layout::from_size_align(bytes, 16).unwrap();
+            // SAFETY: the memory came from `take` with this layout.
+            unsafe { dealloc(buffer.into_address().as_ptr(), layout) };
+        }
+    }
+
+    impl KernelMemory for Uncached {
+        type Cache = usize;
+
+        fn largest_kmalloc(&self) -> usize {
+            4096
+        }
+
+        fn create_cache(&self, _name: &str, bytes: usize) -> usize {
+            bytes
+        }
+
+        fn alloc(&self, bytes: usize) -> Option<Buffer> {
+            self.take(bytes)
+        }
+
+        fn free(&self, bytes: usize, object: Buffer) {
+            self.give(bytes, object);
+        }
+
+        fn free_bulk(&self, bytes: usize, objects: &mut Vec<Buffer>) {
+            self.sections.fetch_add(1, Relaxed);
+            objects.drain(..).for_each(|object| self.give(bytes, object));
+        }
+
+        fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
+            self.take(4096 << pages.order)
+        }
+
+        fn free_pages(&self, pages: Pages, block: Buffer) {
+            self.give(4096 << pages.order, block);
+        }
+
+        fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>) {
+            self.sections.fetch_add(1, Relaxed);
+            list.drain(..).for_each(|block| self.free_pages(pages, block));
+        }
+
+        fn counters(&self) -> Counters {
+            let (allocs, frees) = (self.allocs.load(Relaxed), self.frees.load(Relaxed));
+            Counters {
+                zone_lock: allocs + frees,
+                zone_allocs: allocs,
+                zone_frees: frees,
+                page_sections: self.sections.load(Relaxed),
+                ..Counters::default()
+            }
+        }
+
+        fn caches(&self) -> Vec<CacheCounts> {
+            Vec::new()
+        }
+
+        fn footprint(&self) -> Footprint {
+            Footprint::default()
+        }
+
+        fn check_at_end(&self) -> Result<(), String> {
+            match self.allocs.load(Relaxed) - self.frees.load(Relaxed) {
+                0 => Ok(()),
+                live => Err(format!("{live} blocks were not freed")),
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_keep_what_is_written() {
+        let memory = Uncached::default();
+        let mut buffer = memory.alloc(12).unwrap();
+        buffer.clear(12);
+        buffer.write(2, b"12345678");
+        let mut read = [9; 6];
+        buffer.read(0, &mut read);
+        assert_eq!(&read, b"\0\x001234");
+        assert_eq!(memory.check_at_end(), Err("1 blocks were not freed".to_owned()));
+        memory.free(12, buffer);
+        assert_eq!(memory.check_at_end(), Ok(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "5 bytes at 4 of 8")]
+    fn nothing_is_written_past_the_end() {
+        let memory = Uncached::default();
+        memory.alloc(8).unwrap().write(4, b"12345");
+    }
+
+    #[test]
+    fn counters_have_names_and_differences() {
+        let at = |zone_lock| Counters { zone_lock, slabs: 1, ..Counters::default() };
+        let since = at(7).since(at(3));
+        assert_eq!((since.zone_lock, since.slabs), (4, 0));
+        assert_eq!(since.plus(at(1)).named()[0], ("zone_lock", 5));
+    }
+}

@@ -1,0 +1,314 @@
+//! A path through the kernel: what is allocated and freed, from which cache or of which order, in
+//! whose process, once for how many messages.
+//!
+//! A path has up to three legs, which follow from who does what: what a sender does for each
+//! message, what the receiver does with it, and what the sender does when word of that comes back.
+//! Within a leg steps are taken per message, in the order of the table. A step with a batch of `n`
+//! serves `n` messages at once: in the first leg it comes before the first of them, later after the
+//! last, and a burst that ends early ends the batch too.
+
+use crate::memory::{KernelMemory, Pages};
+
+/// The source of a piece of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A slab cache.
+    Cache {
+        /// Its name.
+        name: String,
+        /// Bytes of its objects.
+        bytes: usize,
+    },
+    /// `kmalloc` of so many bytes: which source that is, the slab policy says.
+    Kmalloc(usize),
+    /// The page allocator.
+    Pages(Pages),
+}
+
+impl Source {
+    /// Bytes of a piece, as `ksize` says them.
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Cache { bytes, .. } => *bytes,
+            Self::Kmalloc(bytes) => bucket(*bytes),
+            Self::Pages(pages) => 4096 << pages.order,
+        }
+    }
+}
+
+/// Bytes of the general cache that `kmalloc(bytes)` is from: a power of two from 8 on, 96 or 192.
+/// What is passed through to the page allocator has as many.
+const fn bucket(bytes: usize) -> usize {
+    match bytes {
+        ..=8 => 8,
+        65..=96 => 96,
+        129..=192 => 192,
+        _ => bytes.next_power_of_two(),
+    }
+}
+
+/// Returns the source of `kmalloc(bytes)` under a slab policy that passes requests of more than
+/// `largest` bytes through to the page allocator.
+fn kmalloc(bytes: usize, largest: usize) -> Source {
+    let bucket = bucket(bytes);
+    if bytes <= largest {
+        return Source::Cache { name: format!("kmalloc-{bucket}"), bytes: bucket };
+    }
+    let order = bucket.div_ceil(4096).trailing_zeros() as u8;
+    Source::Pages(Pages { order, movable: false })
+}
+
+/// Where a piece comes from, in a memory whose caches are called `C`.
+#[derive(Clone, Copy)]
+pub(crate) enum From<C> {
+    Cache(C),
+    Pages(Pages),
+}
+
+/// Something that a path allocates, from a source of type `S`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece<S = Source> {
+    /// Its source.
+    pub source: S,
+    /// Bytes at its start that the kernel clears.
+    pub cleared: usize,
+    /// True if a queue keeps a freed one for its next allocation (`tmp_page` of a pipe).
+    pub recycled: bool,
+    /// Messages that share one.
+    pub batch: u32,
+}
+
+/// The action of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Takes one.
+    Alloc,
+    /// Puts the last one on the LRU lists.
+    Add,
+    /// Gives back those of a batch, one by one.
+    Free,
+    /// Gives back those of a batch as one list.
+    FreeList,
+    /// Takes those of a batch off the LRU lists and gives them back as one list.
+    Release,
+    /// Gives back those of a batch to their cache at once (`kmem_cache_free_bulk`).
+    FreeBulk,
+}
+
+/// A line of a path's table.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// True for the receiver, or a later time of the same process.
+    received: bool,
+    act: Act,
+    piece: &'a str,
+    batch: u32,
+}
+
+impl<'a> Line<'a> {
+    /// Reads `ROLE ACT PIECE [per COUNT]`; `count` says how many messages its argument is.
+    ///
+    /// # Panics
+    /// If it has another form.
+    pub fn parse(text: &'a str, count: impl Fn(&str) -> u32) -> Self {
+        let (line, batch) = text.split_once(" per ").map_or((text, 1), |(it, n)| (it, count(n)));
+        let words: Vec<&str> = line.split(' ').collect();
+        let [role, act, piece] = words[..] else { panic!("{text}: not ROLE ACT PIECE") };
+        let received = match role {
+            "sender" => false,
+            "receiver" => true,
+            _ => panic!("{text}: a step of nobody's"),
+        };
+        let act = match act {
+            "alloc" => Act::Alloc,
+            "add" => Act::Add,
+            "free" => Act::Free,
+            "free-list" => Act::FreeList,
+            "release" => Act::Release,
+            "free-bulk" => Act::FreeBulk,
+            _ => panic!("{text}: no such act"),
+        };
+        assert!(batch > 0, "{piece}: a batch of no messages");
+        Self { received, act, piece, batch }
+    }
+
+    /// Returns the piece that it takes in the first leg of a path that it could be the start of.
+    pub fn sent(&self) -> Option<&'a str> {
+        (!self.received && self.act == Act::Alloc).then_some(self.piece)
+    }
+}
+
+/// A step on the piece with this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) act: Act,
+    pub(crate) piece: usize,
+    pub(crate) batch: u32,
+}
+
+/// Work outside of the allocator, per message, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// In the first leg.
+    pub sender: u64,
+    /// In the second leg.
+    pub receiver: u64,
+    /// Time in the second leg in which no CPU has anything to do: the message is on the wire and
+    /// at the other end of it.
+    pub wire: u64,
+}
+
+/// Number of legs.
+const LEGS: usize = 3;
+
+/// A path, with its legs apart, whose pieces come from sources of type `S`.
+///
+/// * the first leg gives nothing back
+/// * every piece is allocated by one step, and freed by at most one, in a later step
+/// * the payloads that share a carrier fit into it
+#[derive(Clone, Debug)]
+pub struct Path<S = Source> {
+    pub pieces: Vec<Piece<S>>,
+    pub(crate) legs: [Vec<Step>; LEGS],
+    /// The piece that holds the payload of messages, if they have any.
+    pub(crate) carrier: Option<usize>,
+    /// Bytes that are copied into the carrier and out of it, per message.
+    pub(crate) payload: usize,
+    /// Further costs of a message.
+    pub work: Work,
+    /// Bursts from several senders can follow each other in a queue only if they are multiples of
+    /// this.
+    pub(crate) longest_batch: u32,
+}
+
+/// A path on a memory whose caches are called `C`.
+pub(crate) type Plan<C> = Path<From<C>>;
+
+impl Path {
+    /// Makes a path of lines; `piece` says what the pieces with these names are.
+    ///
+    /// # Panics
+    /// If it breaks an equation of [`Path`].
+    pub fn new(
+        lines: &[Line<'_>],
+        piece: impl Fn(&str) -> Piece,
+        carrier: Option<&str>,
+        payload: usize,
+        work: Work,
+    ) -> Self {
+        let allocs = || lines.iter().filter(|line| line.act == Act::Alloc);
+        let number = |name: &str| {
+            let mut found = allocs().enumerate().filter(|(_, line)| line.piece == name);
+            let (number, _) = found.next().expect("what is freed or filled was allocated");
+            assert!(found.next().is_none(), "{name}: allocated twice");
+            number
+        };
+        let mut legs: [Vec<Step>; LEGS] = Default::default();
+        let (mut leg, mut role) = (0, false);
+        for &Line { received, act, piece, batch } in lines {
+            leg += usize::from(received != role);
+            role = received;
+            let gives_back = !matches!(act, Act::Alloc | Act::Add);
+            assert!(!gives_back || leg > 0, "{piece}: freed in the first leg");
+            legs[leg].push(Step { act, piece: number(piece), batch });
+        }
+        let pieces: Vec<Piece> =
+            allocs().map(|line| Piece { batch: line.batch, ..piece(line.piece) }).collect();
+        if let Some(name) = carrier {
+            let Piece { source, batch, .. } = &pieces[number(name)];
+            assert!(*batch as usize * payload <= source.bytes(), "{name} overflows");
+        }
+        let carrier = carrier.map(number);
+        let longest_batch = lines.iter().map(|line| line.batch).max().unwrap_or(1);
+        Self { pieces, legs, carrier, payload, work, longest_batch }
+    }
+
+    /// Creates its caches.
+    pub(crate) fn plan<M: KernelMemory>(&self, memory: &M) -> Plan<M::Cache> {
+        let planned = |&Piece { ref source, cleared, recycled, batch }: &Piece| {
+            let source = match source {
+                Source::Kmalloc(bytes) => &kmalloc(*bytes, memory.largest_kmalloc()),
+                source => source,
+            };
+            let source = match source {
+                Source::Cache { name, bytes } => From::Cache(memory.create_cache(name, *bytes)),
+                Source::Pages(pages) => From::Pages(*pages),
+                Source::Kmalloc(_) => unreachable!("`kmalloc` returns the others"),
+            };
+            Piece { source, cleared, recycled, batch }
+        };
+        let Self { carrier, payload, work, longest_batch, .. } = *self;
+        let (pieces, legs) = (self.pieces.iter().map(planned).collect(), self.legs.clone());
+        Path { pieces, legs, carrier, payload, work, longest_batch }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Makes a path of which each piece but those called `object` is a page, of 64 cleared bytes
+    /// where it is called `page`.
+    pub(crate) fn path(steps: &[&str], carrier: Option<&str>, payload: usize) -> Path {
+        let page = Source::Pages(Pages { order: 0, movable: false });
+        let piece = |name: &str| Piece {
+            source: if name == "object" { Source::Kmalloc(200) } else { page.clone() },
+            cleared: if name == "page" { 64 } else { 0 },
+            recycled: name == "kept",
+            batch: 1,
+        };
+        let count = |text: &str| text.parse().expect("a number");
+        let lines: Vec<Line<'_>> = steps.iter().map(|step| Line::parse(step, count)).collect();
+        Path::new(&lines, piece, carrier, payload, Work { sender: 16, receiver: 8, wire: 0 })
+    }
+
+    #[test]
+    fn kmalloc_takes_the_next_bucket_or_pages() {
+        let pages = |order| Source::Pages(Pages { order, movable: false });
+        let cache = |name: &str, bytes| Source::Cache { name: name.to_owned(), bytes };
+        let buckets = [1, 9, 64, 65, 97, 129, 193, 1500].map(bucket);
+        assert_eq!(buckets, [8, 16, 64, 96, 128, 192, 256, 2048]);
+        assert_eq!(kmalloc(97, 8192), cache("kmalloc-128", 128));
+        assert_eq!(kmalloc(4097, 8192), cache("kmalloc-8192", 8192), "slub since 2.6.30");
+        assert_eq!(kmalloc(4097, 4096), pages(1), "slub of 2.6.29");
+        assert_eq!(kmalloc(4096, 4096), cache("kmalloc-4096", 4096));
+        assert_eq!(kmalloc(16_800, 8192), pages(3));
+        assert_eq!(kmalloc(16_800, 4 << 20), cache("kmalloc-32768", 32_768), "slab, slqb");
+        for bytes in [1, 200, 4097, 9000, 16_800] {
+            assert_eq!(kmalloc(bytes, 4096).bytes(), Source::Kmalloc(bytes).bytes());
+        }
+    }
+
+    #[test]
+    fn legs_follow_from_roles() {
+        let steps = [
+            "sender alloc object",
+            "receiver free object",
+            "receiver alloc answer per 4",
+            "sender free answer per 4",
+        ];
+        let path = path(&steps, Some("object"), 256);
+        assert_eq!(path.legs.each_ref().map(Vec::len), [1, 2, 1]);
+        assert_eq!(path.pieces.len(), 2);
+        assert_eq!(path.legs[2][0], Step { act: Act::Free, piece: 1, batch: 4 });
+        assert_eq!((path.carrier, path.longest_batch), (Some(0), 4));
+    }
+
+    #[test]
+    #[should_panic(expected = "page overflows")]
+    fn payloads_fit_into_their_carrier() {
+        path(&["sender alloc page per 41"], Some("page"), 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "page: allocated twice")]
+    fn names_of_pieces_are_unique() {
+        path(&["sender alloc page", "sender alloc page"], Some("page"), 100);
+    }
+
+    #[test]
+    #[should_panic(expected = "page: freed in the first leg")]
+    fn the_first_leg_only_allocates() {
+        path(&["sender alloc page", "sender free page"], None, 100);
+    }
+}

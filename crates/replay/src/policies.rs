@@ -1,0 +1,329 @@
+//! The names of variants: a slab policy with a page policy, and with what else is varied.
+
+use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
+use quarry_core::page_cache::TruncationPolicy;
+use quarry_core::pcp::{FreeListPolicy, PAGE_POLICIES};
+use quarry_core::slab::{slab_names, slab_policy};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+/// The page policy of each era's slab policy; those that are not named have the library's default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Eras {
+    pages: BTreeMap<String, String>,
+}
+
+static ERAS: LazyLock<Eras> =
+    LazyLock::new(|| toml::from_str(include_str!("../data/eras.toml")).expect("a test reads it"));
+
+/// The page policy that the library starts with.
+fn default_pages() -> &'static str {
+    let default = StackOptions::default().pages.pcp;
+    let known = PAGE_POLICIES.iter().find(|known| known.policy == default);
+    known.expect("the default has a name").name
+}
+
+/// A slab policy with a page policy, written `slub-4.9+v2016`; behind them further parts, each by
+/// its own name. Alone, as in `slub-3.0`, a slab policy has the page policy of its era. A rung of
+/// document 001's ladder alone, as in `jan`, is the whole kernel of its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Policies {
+    /// As it was asked for.
+    written: String,
+    /// As the registry has it.
+    slab: String,
+    /// As `QUARRY_PCP` spells it.
+    pcp: String,
+    /// Further parts.
+    parts: Parts,
+}
+
+/// What else can be varied; what is not named is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Parts {
+    /// How lists of pages are freed.
+    free_list: Option<FreeListPolicy>,
+    /// How LRU lists are locked; none = pages of programs are on no list.
+    lru: Option<LruPolicy>,
+    /// Pages of an add batch.
+    add_batch: Option<usize>,
+    /// True if the locks of the LRU lists count nothing.
+    uncounted: bool,
+    /// How pages leave a file.
+    truncation: Option<TruncationPolicy>,
+    /// True if freed pages go to the cold end of the per-CPU lists.
+    cold: bool,
+}
+
+/// A variant cannot be: one of its words is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variant}: no {what} {name}; accepted: {}", accepted.join(", "))]
+pub struct UnknownPolicy {
+    /// The variant as it was written.
+    pub variant: String,
+    /// What the word should name, for people.
+    pub what: &'static str,
+    /// The word.
+    pub name: String,
+    /// All words that would do.
+    pub accepted: Vec<String>,
+}
+
+impl UnknownPolicy {
+    fn new<T: Into<String>>(
+        variant: &str,
+        what: &'static str,
+        name: &str,
+        accepted: impl Iterator<Item = T>,
+    ) -> Self {
+        let accepted = accepted.map(T::into).collect();
+        Self { variant: variant.to_owned(), what, name: name.to_owned(), accepted }
+    }
+}
+
+/// The ways to free lists, as `QUARRY_FREE_LIST` spells them.
+const FREE_LISTS: [(&str, FreeListPolicy); 2] =
+    [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
+
+/// An add batch has as many pages as Linux 4.15 had, where none are named.
+const ADD_BATCH_4_15: usize = ADD_BATCHES[0];
+
+/// The slab and page policy of the kernels of document 001.
+const KERNEL_4_14: [&str; 2] = ["slub-4.9", "order0"];
+
+/// Returns what has this name in a table.
+fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
+}
+
+/// Returns the name that something has in a table.
+fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Option<&'static str> {
+    let wanted = wanted?;
+    table.iter().find(|(_, it)| *it == wanted).map(|(name, _)| *name)
+}
+
+impl Parts {
+    /// The kernel that a rung of the ladder stands for.
+    fn of_rung(rung: TruncationPolicy) -> Self {
+        let frees_one_by_one = matches!(rung, TruncationPolicy::Vanilla | TruncationPolicy::Jan);
+        let free_list = FREE_LISTS[usize::from(!frees_one_by_one)].1;
+        Self { truncation: Some(rung), free_list: Some(free_list), ..Self::default() }
+    }
+
+    /// Adds a part by its name; returns false where no part has it.
+    fn add(&mut self, name: &str) -> bool {
+        let add_batch = ADD_BATCHES.iter().find(|pages| name == format!("add{pages}"));
+        if let Some(way) = named(&FREE_LISTS, name) {
+            self.free_list = Some(way);
+        } else if let Some(policy) = LruPolicy::named(name) {
+            self.lru = Some(policy);
+        } else if let Some(pages) = add_batch {
+            self.add_batch = Some(*pages);
+        } else if let Some(rung) = named(&TruncationPolicy::ALL, name) {
+            self.truncation = Some(rung);
+        } else {
+            match name {
+                "uncounted" => self.uncounted = true,
+                "cold" => self.cold = true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// All names, for people.
+    fn accepted() -> impl Iterator<Item = String> {
+        let names = FREE_LISTS.iter().map(|it| it.0.to_owned());
+        let names = names.chain(LRU_POLICIES.iter().map(|it| it.name.to_owned()));
+        let names = names.chain(ADD_BATCHES.iter().map(|pages| format!("add{pages}")));
+        let names = names.chain(TruncationPolicy::ALL.iter().map(|it| it.0.to_owned()));
+        names.chain(["cold", "uncounted"].map(str::to_owned))
+    }
+
+    /// The names of those that were asked for.
+    fn names(&self) -> Vec<String> {
+        let fixed = [
+            name_of(&FREE_LISTS, self.free_list),
+            self.lru.map(LruPolicy::name),
+            name_of(&TruncationPolicy::ALL, self.truncation),
+            self.cold.then_some("cold"),
+            self.uncounted.then_some("uncounted"),
+        ];
+        let mut names: Vec<String> = fixed.into_iter().flatten().map(str::to_owned).collect();
+        names.extend(self.add_batch.map(|pages| format!("add{pages}")));
+        names
+    }
+}
+
+impl fmt::Display for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+impl From<Policies> for String {
+    fn from(policies: Policies) -> Self {
+        policies.written
+    }
+}
+
+impl TryFrom<String> for Policies {
+    type Error = UnknownPolicy;
+
+    fn try_from(text: String) -> Result<Self, UnknownPolicy> {
+        text.parse()
+    }
+}
+
+impl FromStr for Policies {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let mut words = text.split('+');
+        let first = words.next().unwrap_or_default();
+        let rung = named(&TruncationPolicy::ALL, first);
+        let slab = if rung.is_some() { KERNEL_4_14[0] } else { first };
+        let Some(known) = slab_policy(slab) else {
+            return Err(UnknownPolicy::new(text, "slab policy", slab, slab_names()));
+        };
+        let of_era = || ERAS.pages.get(known.name).map_or_else(default_pages, String::as_str);
+        let pcp = match rung {
+            Some(_) => KERNEL_4_14[1],
+            None => words.next().unwrap_or_else(of_era),
+        };
+        let mut parts = rung.map_or_else(Parts::default, Parts::of_rung);
+        for word in words {
+            if !parts.add(word) {
+                return Err(UnknownPolicy::new(text, "part", word, Parts::accepted()));
+            }
+        }
+        let (slab, pcp) = (known.name.to_owned(), pcp.to_owned());
+        let policies = Self { written: text.to_owned(), slab, pcp, parts };
+        policies.apply(&mut StackOptions::default())?;
+        Ok(policies)
+    }
+}
+
+impl Policies {
+    /// The slab policy, by its name in the registry.
+    pub(crate) fn slab(&self) -> &str {
+        &self.slab
+    }
+
+    /// All parts, those that were not asked for included, without aliases.
+    pub fn in_full(&self) -> String {
+        let policies = [self.slab.clone(), self.pcp.clone()].into_iter();
+        policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
+    }
+
+    /// The LRU lists of the pages of programs, where there are any.
+    pub(crate) fn lru(&self) -> Option<LruOptions> {
+        let Parts { lru, add_batch, uncounted, .. } = self.parts;
+        let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
+        lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
+    }
+
+    /// Chooses the page policies, each of which is to cost what it does and no more.
+    pub(crate) fn apply(&self, options: &mut StackOptions) -> Result<(), UnknownPolicy> {
+        options.pages.for_comparison = true;
+        match options.set("PCP", &self.pcp) {
+            Ok(()) => {}
+            Err(OptionError::BadValue { accepted }) => {
+                let accepted = accepted.split(", ");
+                let written = &self.written;
+                return Err(UnknownPolicy::new(written, "page policy", &self.pcp, accepted));
+            }
+            Err(OptionError::UnknownName) => unreachable!("the stack has an option PCP"),
+        }
+        let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
+        options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
+        // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
+        options.lru.policy = lru.unwrap_or(match truncation {
+            Some(_) => LruPolicy::Single,
+            None => options.lru.policy,
+        });
+        options.lru.add_batch = add_batch.unwrap_or(match truncation {
+            Some(_) => ADD_BATCH_4_15,
+            None => options.lru.add_batch,
+        });
+        options.lru.counts = !uncounted;
+        let page_cache = &mut options.page_cache;
+        page_cache.truncation = truncation.unwrap_or(page_cache.truncation);
+        page_cache.cold_hint |= cold;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(text: &str) -> String {
+        text.parse::<Policies>().unwrap().in_full()
+    }
+
+    #[test]
+    fn names_lead_back_to_their_policies() {
+        for name in ["sheaf+v6.18", "slub", "slub+order0-310+single+add56", "mel+cold"] {
+            assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
+        }
+        let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
+        assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
+        let many = error("slub+order0+per_page+more");
+        assert!(many.contains("no part more; accepted: per_page, one_section, single, "), "{many}");
+        let unknown = error("slob+v6.18");
+        assert!(unknown.starts_with("slob+v6.18: no slab policy slob; accepted: "), "{unknown}");
+    }
+
+    #[test]
+    fn a_slab_policy_alone_has_the_pages_of_its_era() {
+        assert_eq!(full("slub"), "slub-4.9+order0");
+        assert_eq!(full("slub+v2016"), "slub-4.9+v2016");
+        assert_eq!(full("sheaf"), format!("sheaf+{}", default_pages()));
+        let mut options = StackOptions::default();
+        assert_eq!(full("slub+order0+single+per_page"), "slub-4.9+order0+per_page+single");
+        for name in slab_names() {
+            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            assert!(
+                options.pages.for_comparison,
+                "{name}: no policy has a shorter way than others"
+            );
+        }
+        for (slab, pages) in &ERAS.pages {
+            options.set("PCP", pages).unwrap_or_else(|_| panic!("{slab}: no page policy {pages}"));
+        }
+    }
+
+    #[test]
+    fn a_rung_alone_is_the_kernel_of_its_time() {
+        assert_eq!(full("jan"), "slub-4.9+order0+per_page+jan");
+        assert_eq!(full("mel+cold+single"), "slub-4.9+order0+one_section+single+mel+cold");
+        let mut options = StackOptions::default();
+        for (name, rung) in TruncationPolicy::ALL {
+            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            assert_eq!(
+                (options.page_cache.truncation, options.page_cache.cold_hint),
+                (rung, false)
+            );
+        }
+        "jan+cold".parse::<Policies>().unwrap().apply(&mut options).unwrap();
+        assert!(options.page_cache.cold_hint);
+        assert_eq!(options.pages.free_list, FreeListPolicy::PerPage);
+    }
+
+    #[test]
+    fn lru_lists_are_there_where_they_are_named() {
+        let lru = |text: &str| text.parse::<Policies>().unwrap().lru();
+        assert_eq!(lru("slub+order0"), None);
+        let single = LruOptions { policy: LruPolicy::Single, add_batch: 14, counts: true };
+        assert_eq!(lru("slub+order0+single"), Some(single));
+        let other = LruOptions { add_batch: 56, counts: false, ..single };
+        assert_eq!(lru("slub+order0+single+uncounted+add56"), Some(other));
+    }
+}

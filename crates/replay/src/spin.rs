@@ -1,0 +1,67 @@
+//! Work that takes a given time: what a message costs beside the allocator, on the CPU and without
+//! memory, so that it is the same on every machine.
+
+use std::hint::black_box;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+/// Rounds of one measurement: some 30 us, less than a slice of a scheduler.
+const ROUNDS: u64 = 20_000;
+
+/// Measurements, of which the shortest was not disturbed.
+const ATTEMPTS: usize = 40;
+
+/// Rounds for each 1,024 ns, measured once for the process.
+static ROUNDS_PER_1024_NS: LazyLock<u64> = LazyLock::new(|| {
+    let attempt = |_| {
+        let start = Instant::now();
+        run(ROUNDS);
+        start.elapsed().as_nanos().max(1) as u64
+    };
+    let shortest = (0..ATTEMPTS).map(attempt).min().unwrap_or(1);
+    (ROUNDS * 1024 / shortest).max(1)
+});
+
+/// A busy loop whose speed is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spin {
+    rounds_per_1024_ns: u64,
+}
+
+impl Spin {
+    /// Measures how long a round takes, where no other thread of the process has.
+    pub(crate) fn calibrated() -> Self {
+        Self { rounds_per_1024_ns: *ROUNDS_PER_1024_NS }
+    }
+
+    /// Keeps the CPU busy for `ns` nanoseconds.
+    #[inline]
+    pub(crate) fn work(self, ns: u64) {
+        run(self.rounds(ns));
+    }
+
+    const fn rounds(self, ns: u64) -> u64 {
+        ns * self.rounds_per_1024_ns / 1024
+    }
+}
+
+/// A chain of multiplications, each of which waits for the one before.
+#[inline]
+fn run(rounds: u64) {
+    let mut value = 1_u64;
+    for _ in 0..rounds {
+        value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted_in_nanoseconds() {
+        let spin = Spin { rounds_per_1024_ns: 512 };
+        assert_eq!([0, 2, 1000, 2048].map(|ns| spin.rounds(ns)), [0, 1, 500, 1024]);
+        assert!(Spin::calibrated().rounds(100_000) > 0);
+    }
+}

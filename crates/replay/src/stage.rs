@@ -1,0 +1,137 @@
+//! Where the threads of a replay and the one that measures them meet: before and after everything
+//! that is measured, so that nothing is in flight while counters are read.
+
+use crate::host::{Barrier, Moment, Mutex, cpu_ns};
+use crate::memory::{Counters, KernelMemory};
+use std::time::Duration;
+
+/// Threads that wait for orders of type `O`.
+pub struct Stage<O> {
+    barrier: Barrier,
+    order: Mutex<Option<O>>,
+}
+
+/// Observations while an order was carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Observed {
+    /// Wall-clock time.
+    pub wall: Duration,
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Counts of the memory.
+    pub counters: Counters,
+}
+
+/// The scale of a replay, and its CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale<'a> {
+    /// Tasks at once.
+    pub tasks: usize,
+    /// CPUs that are used in turn.
+    pub cpus: &'a [usize],
+    /// Length of the warm-up.
+    pub warm_up: Duration,
+    /// Length of the measurement, where there is no fixed amount of work.
+    pub measured: Duration,
+}
+
+/// The result of a replay.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Messages that were received with their payload intact.
+    pub verified: u64,
+    /// Messages that found no room.
+    pub lost: u64,
+    /// Messages a second of tasks that go round by themselves, each over its own time, all
+    /// together; 0 of others.
+    pub rate: u64,
+    /// Wall-clock time.
+    pub wall_ns: u64,
+    /// CPU time of the process.
+    pub cpu_ns: u64,
+    /// Counts of the memory meanwhile.
+    pub counters: Counters,
+    /// Time that each message took, in nanoseconds, ascending; empty where it is not measured.
+    pub latencies: Vec<u64>,
+}
+
+impl Replayed {
+    /// Adds what was observed to the account.
+    pub fn add(&mut self, observed: Observed) {
+        self.wall_ns += observed.wall.as_nanos() as u64;
+        self.cpu_ns += observed.cpu_ns;
+        self.counters = self.counters.plus(observed.counters);
+    }
+}
+
+impl<O: Copy> Stage<O> {
+    /// Makes one for `threads` threads that take orders.
+    pub fn new(threads: usize) -> Self {
+        Self { barrier: Barrier::new(threads + 1), order: Mutex::new(None) }
+    }
+
+    fn set(&self, order: Option<O>) {
+        *self.order.lock() = order;
+        self.barrier.wait();
+    }
+
+    /// Lets all threads carry out an order, and waits until they have.
+    pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
+        let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
+        self.set(Some(order));
+        self.barrier.wait();
+        Observed {
+            wall: start.elapsed(),
+            cpu_ns: cpu_ns() - cpu_before,
+            counters: memory.counters().since(before),
+        }
+    }
+
+    /// Tells the threads that no order will follow.
+    pub fn end(&self) {
+        self.set(None);
+    }
+
+    /// Calls `carry_out` with one order after the other, in a thread that takes them.
+    pub fn follow(&self, mut carry_out: impl FnMut(O)) {
+        loop {
+            self.barrier.wait();
+            let order = *self.order.lock();
+            let Some(order) = order else { return };
+            carry_out(order);
+            self.barrier.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{scope, spawn};
+    use crate::memory::tests::Uncached;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    #[test]
+    fn orders_are_carried_out_by_all_before_the_next() {
+        let (stage, sum, memory) = (Stage::new(3), AtomicU64::new(0), Uncached::default());
+        scope(|scope| {
+            for index in 0..3 {
+                let (stage, sum, memory) = (&stage, &sum, &memory);
+                spawn(scope, &[], index, move || {
+                    stage.follow(|number: u64| {
+                        sum.fetch_add(number, Relaxed);
+                        memory.free(8, memory.alloc(8).unwrap());
+                    });
+                });
+            }
+            for (number, expected) in [(1, 3), (10, 33)] {
+                let observed = stage.conduct(&memory, number);
+                assert_eq!(sum.load(Relaxed), expected);
+                assert_eq!(observed.counters.zone_allocs, 3);
+            }
+            stage.end();
+        });
+    }
+}
