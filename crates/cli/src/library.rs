@@ -158,7 +158,8 @@ fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
             places.push(lib.join(installed_as(name)));
         }
-        // `target/<profile>/quarry`: the library may have been built with the profile `release`.
+        // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
+        // `tools`.
         if above.join("CACHEDIR.TAG").is_file() {
             places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
         }
@@ -238,12 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn looks_into_the_release_folder_of_a_cargo_target() {
+    fn looks_into_the_folders_of_a_cargo_target() {
         let target = tempfile::tempdir().unwrap();
         fs::write(target.path().join("CACHEDIR.TAG"), "").unwrap();
         let exe = target.path().join("tools/quarry");
         let places = places_beside(Some(&exe), "libquarry.so");
-        assert_eq!(places.last(), Some(&target.path().join("release/libquarry.so")));
+        let built = ["release", "tools"].map(|profile| target.path().join(profile));
+        assert!(places.ends_with(&built.map(|folder| folder.join("libquarry.so"))), "{places:?}");
     }
 
     #[test]
