@@ -160,7 +160,8 @@ fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         }
         // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
         // `tools`.
-        if above.join("CACHEDIR.TAG").is_file() {
+        // Cargo writes the first file into a folder that it makes, the second into any.
+        if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
             places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
         }
     }
@@ -240,12 +241,15 @@ mod tests {
 
     #[test]
     fn looks_into_the_folders_of_a_cargo_target() {
-        let target = tempfile::tempdir().unwrap();
-        fs::write(target.path().join("CACHEDIR.TAG"), "").unwrap();
-        let exe = target.path().join("tools/quarry");
-        let places = places_beside(Some(&exe), "libquarry.so");
-        let built = ["release", "tools"].map(|profile| target.path().join(profile));
-        assert!(places.ends_with(&built.map(|folder| folder.join("libquarry.so"))), "{places:?}");
+        for mark in ["CACHEDIR.TAG", ".rustc_info.json"] {
+            let target = tempfile::tempdir().unwrap();
+            fs::write(target.path().join(mark), "").unwrap();
+            let exe = target.path().join("tools/quarry");
+            let places = places_beside(Some(&exe), "libquarry.so");
+            let built = ["release", "tools"].map(|profile| target.path().join(profile));
+            let built = built.map(|folder| folder.join("libquarry.so"));
+            assert!(places.ends_with(&built), "{places:?}");
+        }
     }
 
     #[test]
