@@ -369,7 +369,7 @@ fn wrong_rows_and_amounts_are_named() {
         .args(["lab", "run", "list-free", "--variants=slub+order0+twice"])
         .assert()
         .code(2)
-        .stderr(contains("no part twice; accepted: per_page, one_section, single, "));
+        .stderr(contains("no part twice; did you mean splice? accepted: per_page, one_section, "));
     quarry()
         .args(["lab", "run", "bonnie", "--calibrate"])
         .assert()

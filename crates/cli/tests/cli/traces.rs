@@ -176,9 +176,8 @@ fn a_trace_is_played_on_many_cpus() {
         let number = |name: &str| cell[name].as_f64().unwrap();
         assert_eq!(number("copies"), (number("cpus") / 2.0).ceil(), "two threads a copy: {cell}");
         assert!(number("calls_per_s") > 1e5 && number("call_ns") > 0.0, "{cell}");
-        // The heap is looked at now and then, and copies are not all at their highest at once.
-        let live = number("live_bytes") / number("copies");
-        assert!(number("peak_bytes") > 0.9 * live, "{cell}");
+        // Both threads run from the start here: blocks are freed while others are allocated.
+        assert!(number("live_bytes") > 5e6 && number("peak_bytes") > 1e5, "{cell}");
         assert!(number("parked_bytes") < number("peak_bytes"), "{cell}");
     }
     let picture = shop.path("picture.svg");

@@ -57,7 +57,7 @@ const OF_ONE: [(&str, &str, &str); 30] = [
     ("udp-u-4k", "--declared-cpus=100000", "'100000'"),
     ("udp-u-4k", "--only=bogus", "no row bogus; "),
     ("udp-u-4k", "--variants=slob+order0", "no slab policy slob; did you mean "),
-    ("udp-u-4k", "--variants=slub+order1", "no page policy order1; accepted: order0, "),
+    ("udp-u-4k", "--variants=slub+order1", "no page policy order1; did you mean order0 "),
 ];
 
 /// Commands that are wrong as a whole.
