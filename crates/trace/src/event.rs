@@ -44,7 +44,8 @@ pub enum Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds of the monotonic clock: of an `Alloc` after the call, of the others before it.
-    /// So in the order of these times no block is free before it was allocated, or in use twice.
+    /// So in the order of time no block is free before it was allocated, or in use twice, where a
+    /// `Resize` counts as a free at its start and as an allocation at its end.
     pub at_ns: u64,
     /// The CPU, as the kernel numbers them.
     pub cpu: u32,

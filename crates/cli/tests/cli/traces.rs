@@ -3,7 +3,7 @@
 use crate::support::{Workshop, quarry};
 use quarry_trace::{Call, Trace};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Two threads: one allocates and resizes, the other frees; and a child that allocates.
@@ -47,6 +47,29 @@ int main(void) {
 }
 "#;
 
+/// Four threads that resize blocks of one arena: what one has given up, another gets at once.
+const RESIZES: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static void *resize(void *seed) {
+    unsigned long random = (unsigned long)seed;
+    void *blocks[64] = {0};
+    for (int i = 0; i < 40000; i++) {
+        random = random * 6364136223846793005ul + 1442695040888963407ul;
+        int at = random >> 58;
+        blocks[at] = realloc(blocks[at], 2000 + (random >> 40) % 6000);
+    }
+    for (int i = 0; i < 64; i++) free(blocks[i]);
+    return 0;
+}
+int main(void) {
+    pthread_t threads[4];
+    for (long i = 0; i < 4; i++) pthread_create(&threads[i], 0, resize, (void *)(i + 1));
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
 fn handover(shop: &Workshop) -> PathBuf {
     let source =
         HANDOVER.replacen("#include <pthread.h>", "#include <malloc.h>\n#include <pthread.h>", 1);
@@ -61,27 +84,32 @@ fn stderr(assert: &assert_cmd::assert::Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
 }
 
-/// Follows every block of a trace in the order of time; returns calls of `size` and frees.
+/// Follows every block of a trace in the order of time; returns calls of 5,000 bytes and frees. A
+/// resize is a free at its start and an allocation at its end.
 fn follow(trace: &Trace) -> (usize, usize) {
-    let mut events: Vec<_> = trace.threads.iter().flat_map(|it| &it.events).collect();
-    events.sort_by_key(|event| event.at_ns);
-    let mut live = HashMap::new();
+    let mut moments = Vec::new();
     let mut counts = (0, 0);
-    for event in events {
+    for event in trace.threads.iter().flat_map(|it| &it.events) {
         match event.call {
             Call::Alloc { address, size, .. } => {
-                assert_eq!(live.insert(address, size), None, "{address:#x} is in use already");
+                moments.push((event.at_ns, address, true));
                 counts.0 += usize::from(size == 5000);
             }
             Call::Free { address } => {
-                assert!(live.remove(&address).is_some(), "{address:#x} is not in use");
+                moments.push((event.at_ns, address, false));
                 counts.1 += 1;
             }
-            Call::Resize { old, address, size, .. } => {
-                assert!(live.remove(&old).is_some(), "{old:#x} is not in use");
-                assert_eq!(live.insert(address, size), None, "{address:#x} is in use already");
+            Call::Resize { old, address, took_ns, .. } => {
+                moments.push((event.at_ns, old, false));
+                moments.push((event.at_ns + took_ns, address, true));
             }
         }
+    }
+    moments.sort_by_key(|(at_ns, ..)| *at_ns);
+    let mut live = HashSet::new();
+    for (_, address, begins) in moments {
+        let changed = if begins { live.insert(address) } else { live.remove(&address) };
+        assert!(changed, "{address:#x} is in use already, or not at all");
     }
     counts
 }
@@ -100,6 +128,19 @@ fn every_call_is_recorded_and_the_status_is_the_programs() {
     assert!(frees > 5000, "{frees} frees: the other thread's are among them");
     let bytes = std::fs::metadata(&trace).unwrap().len();
     assert!(bytes < 300_000, "the file is cut to what was recorded: {bytes}");
+}
+
+#[test]
+fn blocks_that_threads_resize_at_the_same_time_are_told_apart() {
+    let shop = Workshop::new();
+    let program = shop.compile("resizes", RESIZES, &["-O1", "-pthread"]);
+    let trace = shop.path("trace");
+    let mut command = quarry();
+    command.env("MALLOC_ARENA_MAX", "1").arg("record").arg("-o").arg(&trace);
+    command.arg("--").arg(program).assert().success();
+    let recorded = Trace::read(&trace).unwrap();
+    assert_eq!((recorded.threads.len(), recorded.lost), (5, 0));
+    assert!(follow(&recorded).1 >= 4 * 64, "the C library may free something as well");
 }
 
 #[test]

@@ -64,9 +64,24 @@ const LONGEST_WORK_NS: u64 = 100_000;
 /// The recorder's part of it was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
+/// A call at a moment: most have one. While a block is resized it is nowhere: others may be given
+/// its old address, and free what lies at its new one.
+#[derive(Clone, Copy)]
+struct Moment<'a> {
+    at_ns: u64,
+    thread: usize,
+    event: &'a Event,
+    /// True at the end of a resize.
+    ends: bool,
+}
+
 struct Builder {
     /// By address: number, size, operations so far.
     blocks: HashMap<u64, (u32, usize, u32)>,
+    /// The same of the block that each thread resizes.
+    moving: Vec<Option<(u32, usize, u32)>>,
+    /// When the last call of each thread ended.
+    last_ns: Vec<Option<u64>>,
     program: Program,
     live: u64,
 }
@@ -82,23 +97,19 @@ impl Program {
         // Stable: of one thread they stay in their order.
         events.sort_by_key(|(_, event)| event.at_ns);
         let skipped = events.len().saturating_sub(calls) / 2;
-        let part = events.iter().skip(skipped).take(calls);
+        let part = events.into_iter().skip(skipped).take(calls);
+        let mut moments: Vec<Moment<'_>> = part.flat_map(Moment::of).collect();
+        moments.sort_by_key(|moment| moment.at_ns);
         let threads = vec![Vec::new(); trace.threads.len()];
         let program = Self { threads, ..Self::default() };
-        let mut builder = Builder { blocks: HashMap::new(), program, live: 0 };
-        let mut last_ns = vec![None; trace.threads.len()];
-        for (thread, event) in part {
-            let end_ns = match event.call {
-                Call::Resize { took_ns, .. } => event.at_ns + took_ns,
-                _ => event.at_ns,
-            };
-            let since_ns = last_ns[*thread].map_or(0, |last| event.at_ns.saturating_sub(last));
-            last_ns[*thread] = Some(end_ns);
-            let think_ns = since_ns.saturating_sub(CALL_NS).min(LONGEST_WORK_NS);
-            if let Some((turn, op)) = builder.op(event.call) {
-                builder.program.threads[*thread].push(Step { think_ns, turn, op });
-            }
-        }
+        let mut builder = Builder {
+            blocks: HashMap::new(),
+            moving: vec![None; trace.threads.len()],
+            last_ns: vec![None; trace.threads.len()],
+            program,
+            live: 0,
+        };
+        moments.iter().for_each(|moment| builder.add(moment));
         let mut program = builder.program;
         program.threads.retain(|steps| !steps.is_empty());
         program
@@ -111,8 +122,41 @@ impl Program {
     }
 }
 
+impl<'a> Moment<'a> {
+    /// The moments of an event, in the order of time.
+    fn of((thread, event): (usize, &'a Event)) -> impl Iterator<Item = Self> {
+        let begin = Self { at_ns: event.at_ns, thread, event, ends: false };
+        let end = match event.call {
+            Call::Resize { took_ns, .. } => {
+                Some(Self { at_ns: event.at_ns.saturating_add(took_ns), ends: true, ..begin })
+            }
+            _ => None,
+        };
+        [begin].into_iter().chain(end)
+    }
+}
+
 impl Builder {
-    fn op(&mut self, call: Call) -> Option<(u32, Op)> {
+    fn add(&mut self, moment: &Moment<'_>) {
+        let Moment { thread, event, ends, .. } = *moment;
+        if ends {
+            if let (Call::Resize { address, .. }, Some((block, size, turns))) =
+                (event.call, self.moving[thread].take())
+            {
+                self.put(address, block, size, turns);
+            }
+            self.last_ns[thread] = Some(moment.at_ns);
+            return;
+        }
+        let since_ns = self.last_ns[thread].map_or(0, |last| event.at_ns.saturating_sub(last));
+        self.last_ns[thread] = Some(event.at_ns);
+        let think_ns = since_ns.saturating_sub(CALL_NS).min(LONGEST_WORK_NS);
+        if let Some((turn, op)) = self.op(event.call, thread) {
+            self.program.threads[thread].push(Step { think_ns, turn, op });
+        }
+    }
+
+    fn op(&mut self, call: Call, thread: usize) -> Option<(u32, Op)> {
         match call {
             Call::Alloc { address, size, align_shift, zeroed } => {
                 let block = self.program.blocks;
@@ -125,10 +169,10 @@ impl Builder {
                 let (block, turn) = self.take(address)?;
                 Some((turn, Op::Free { block }))
             }
-            Call::Resize { old, address, size, .. } => {
+            Call::Resize { old, size, .. } => {
                 let (block, turn) = self.take(old)?;
                 let size = size as usize;
-                self.put(address, block, size, turn + 1);
+                self.moving[thread] = Some((block, size, turn + 1));
                 Some((turn, Op::Resize { block, size }))
             }
         }
@@ -210,6 +254,30 @@ mod tests {
             ]
         );
         assert_eq!((program.blocks, program.live_bytes, program.left_out), (2, 700, 1));
+    }
+
+    /// The allocator may give a block to a `realloc` that another thread has just freed.
+    #[test]
+    fn a_resized_block_is_elsewhere_when_the_call_ends() {
+        let resize = Call::Resize { old: 0x10, address: 0x20, size: 500, took_ns: 500 };
+        let one = [alloc(100, 0x10, 100), event(1_000, resize), free(2_000, 0x20)];
+        let two = [alloc(200, 0x20, 200), free(1_200, 0x20), alloc(1_300, 0x10, 8)];
+        let program = Program::of(&trace(&[&one, &two]), 100);
+        let ops = |thread: usize| program.threads[thread].iter().map(|step| (step.turn, step.op));
+        let plain = |block, size| Op::Alloc { block, size, align_shift: 0, zeroed: false };
+        assert_eq!(
+            ops(0).collect::<Vec<_>>(),
+            [
+                (0, plain(0, 100)),
+                (1, Op::Resize { block: 0, size: 500 }),
+                (2, Op::Free { block: 0 }),
+            ]
+        );
+        assert_eq!(
+            ops(1).collect::<Vec<_>>(),
+            [(0, plain(1, 200)), (1, Op::Free { block: 1 }), (0, plain(2, 8)),]
+        );
+        assert_eq!((program.live_bytes, program.left_out), (508, 0));
     }
 
     #[test]
