@@ -64,6 +64,10 @@ impl From<usize> for Request {
 /// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
+/// Requests from here on get a block of pages where there is no memory for a slab. Those below find
+/// a slab of 4 frames, or have a page waste more than half of itself.
+pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
+
 /// Requests of up to this many bytes are cleared without a call.
 const FEW_BYTES: usize = 64;
 
@@ -135,9 +139,22 @@ impl<C: StackConfig> Stack<C> {
         let object = self
             .with_reclaim(frames, || take(serving))
             .or_else(|| take(class))
-            .or_else(|| take(classes::coarse(class)));
+            .or_else(|| take(classes::coarse(class)))
+            .or_else(|| self.alloc_block_of_class(size));
         self.bound_footprint();
         object
+    }
+
+    /// A block of pages for a request of a class that there is no memory for: a slab of its objects
+    /// takes up to 32 frames, the block only those of the request. (SLUB takes a slab of the
+    /// smallest order that holds an object then, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
+    #[cold]
+    fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
+        if size < SMALLEST_BLOCK {
+            return None;
+        }
+        let (block, _) = self.alloc_frames(crate::heap::frames_of(size)?, size, MIN_ALIGN)?;
+        Some(block)
     }
 
     /// The class that serves a request that the array of its own class could not. Each class that

@@ -15,7 +15,7 @@
 use super::config::StackConfig;
 use super::instance::{Stack, is_sane};
 use super::misuse::{Entry, Misuse};
-use super::request::{MIN_ALIGN, Owner, Request};
+use super::request::{MIN_ALIGN, Owner, Request, SMALLEST_BLOCK};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::slab::{CacheId, Glance};
@@ -115,6 +115,10 @@ impl<C: StackConfig> Stack<C> {
             (Owner::Object(id), class) => class == Some(id),
             (Owner::Sampled(_), Some(class)) => {
                 self.bytes_of(owner) == classes::SIZES[class.index()] as usize
+            }
+            // There was no memory for a slab.
+            (Owner::Pages(pfn), Some(_)) if align <= MIN_ALIGN && size >= SMALLEST_BLOCK => {
+                frames_of(size) == Some(self.frames_of_block(pfn))
             }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
             (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {

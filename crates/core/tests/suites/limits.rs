@@ -6,7 +6,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
 use quarry_core::slab::Slub4_9;
-use quarry_core::stack::Request;
+use quarry_core::stack::{Entry, Request};
 use quarry_sys::percpu::VirtualSlots;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -75,6 +75,33 @@ fn a_little_room_serves_whoever_fits_into_it() {
     // SAFETY: it is live; a refused realloc leaves it so.
     assert_eq!(unsafe { bed.stack.realloc(live.object, LIMIT / 2) }, None);
     oracle.check_all();
+    free_all(&bed, &mut oracle);
+    bed.assert_empty(&[]);
+}
+
+/// A slab of 16 KiB objects has 32 frames; of a room of 8 frames a request of that class still gets
+/// what it needs.
+#[test]
+fn room_for_no_slab_serves_large_objects() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &limited(LIMIT));
+    let budget = || bed.stack.pages().zones().budget();
+    let pages = std::iter::from_fn(|| {
+        let is_roomy = budget().room() > 12;
+        is_roomy.then(|| bed.stack.alloc(36_000).expect("there is room"))
+    });
+    let pages: Vec<_> = pages.collect();
+    let mut oracle = Oracle::default();
+    for size in [15_000, 3000] {
+        let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
+        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        bed.stack.halves().demand_size(Entry::Free, object, size, 1);
+    }
+    oracle.check_all();
+    assert_eq!(bed.stack.validate(), Ok(()));
+    for page in pages {
+        // SAFETY: it was live, and only this test knew it.
+        unsafe { bed.stack.free(page) };
+    }
     free_all(&bed, &mut oracle);
     bed.assert_empty(&[]);
 }
