@@ -29,6 +29,7 @@ OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # The simulated machine: the same sources with another seam, so in a folder of its own.
 SIM := $(TARGET)/tools/quarry-sim
+PREDICT := $(TARGET)/tools/quarry-predict
 # What `quarry record` preloads.
 RECORDER := $(TARGET)/release/libquarry_recorder.so
 # The work of the experiments on SQLite.
@@ -91,17 +92,13 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command qu
 	@echo "==> building libquarry_recorder.so"
 	$(BUILD) build --release -p quarry-recorder
 	@scripts/strip.sh $(RECORDER)
-	@echo "==> building quarry-sim"
-	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools -p quarry-sim \
-		--features machine \
-		--target-dir $(TARGET)/sim
-	cp $(TARGET)/sim/tools/quarry-sim $(SIM)
-	@scripts/strip.sh $(SIM)
-	@echo "==> building quarry-predict"
+	@echo "==> building quarry-sim and quarry-predict"
 	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools \
-		-p quarry-predict \
+		-p quarry-sim -p quarry-predict \
+		--features quarry-sim/machine,quarry-predict/machine \
 		--target-dir $(TARGET)/sim
-	@cp $(TARGET)/sim/tools/quarry-predict $(dir $(QUARRY))
+	cp $(addprefix $(TARGET)/sim/tools/,$(notdir $(SIM) $(PREDICT))) $(dir $(SIM))
+	@scripts/strip.sh $(SIM) $(PREDICT)
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.

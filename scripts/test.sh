@@ -73,13 +73,13 @@ step_no_rseq() {
 
 step_sim() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_sim" CARGO_TARGET_DIR=$target/sim
+    local on_machine=(-p quarry-sim -p quarry-predict
+        --features quarry-sim/machine,quarry-predict/machine)
     cargo clippy -p quarry-sys -p quarry-core --lib -- -D warnings \
         && cargo clippy -p quarry-sys --test simulated -- -D warnings \
-        && cargo clippy -p quarry-sim --features machine --all-targets -- -D warnings \
+        && cargo clippy "${on_machine[@]}" --all-targets -- -D warnings \
         && cargo test -p quarry-sys --test simulated \
-        && cargo test -p quarry-sim --features machine \
-        && cargo clippy -p quarry-predict --all-targets -- -D warnings \
-        && cargo test -p quarry-predict
+        && cargo test "${on_machine[@]}"
 }
 
 step_aarch64() { scripts/aarch64.sh; }

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};
-use serde::Deserialize;
+use quarry_predict::{Cell, Moved, Printed, Supposed};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
@@ -42,37 +42,6 @@ pub struct PredictArgs {
     set: Vec<String>,
 }
 
-/// A line of what the program prints; its own `cell.rs` says what the fields are.
-#[derive(Debug, Deserialize)]
-struct Cell {
-    row: String,
-    column: String,
-    document: f64,
-    predicted: f64,
-    error_points: f64,
-    calibrated: bool,
-    #[serde(default)]
-    note: String,
-}
-
-/// What a change of a constant by a fifth moves.
-#[derive(Debug, Deserialize)]
-struct Moved {
-    machine: String,
-    constant: String,
-    row: String,
-    column: String,
-    lower: f64,
-    higher: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Printed {
-    cells: Vec<Cell>,
-    #[serde(default)]
-    sensitivity: Vec<Moved>,
-}
-
 impl PredictArgs {
     /// Starts the program and prints what it predicts.
     ///
@@ -88,8 +57,7 @@ impl PredictArgs {
             let page = page(&self.document, &printed.cells);
             return fs::write(file, page).with_context(|| file.display().to_string());
         }
-        let lines =
-            if self.sensitivity { moves(&printed.sensitivity) } else { table(&printed.cells) };
+        let lines = if self.sensitivity { moves(&printed.sensitivity) } else { tables(&printed) };
         Ok(out.write_all(lines.as_bytes())?)
     }
 
@@ -153,11 +121,24 @@ fn table(cells: &[Cell]) -> String {
     }
     let errors: Vec<f64> = cells
         .iter()
-        .filter(|cell| !cell.calibrated && cell.note.is_empty())
+        .filter(|cell| cell.is_prediction())
         .map(|cell| cell.error_points.abs())
         .collect();
     let within = errors.iter().filter(|error| **error <= 5.0).count();
     text + &format!("{within} of {} predictions lie within 5 points\n", errors.len())
+}
+
+/// The cells, and below them what the document supposes without a figure.
+fn tables(printed: &Printed) -> String {
+    let mut text = table(&printed.cells);
+    if !printed.suppositions.is_empty() {
+        text += &format!("\n{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
+    }
+    for Supposed { row, column, before, after } in &printed.suppositions {
+        let (before, after) = (figure(*before), figure(*after));
+        text += &format!("{row:42} {column:20} {before:>12} {after:>12}\n");
+    }
+    text
 }
 
 fn moves(all: &[Moved]) -> String {
@@ -210,7 +191,7 @@ mod tests {
     use super::*;
 
     fn cells() -> Vec<Cell> {
-        let text = r#"{"document":"004","cells":[
+        let text = r#"{"document":"004","machines":[],"cells":[
             {"row":"1 tasks","column":"rate","document":705533.0,"predicted":698391.0,
              "error_points":-1.0,"calibrated":true},
             {"row":"4 tasks","column":"gain","document":2.6,"predicted":12.0,

@@ -1,11 +1,12 @@
 //! Document 004: page faults of 1 to 64 processes and threads under four kernels.
 
-use crate::cell::{Cell, gain};
 use crate::documents::{self, Faults};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
-use quarry_replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_predict::{Cell, Supposed, gain};
+use quarry_replay::kernels::{Cast, Scenario, Setting, WorkRow};
+use quarry_replay::solo::Space;
 
 /// The machine's file.
 pub(crate) const MACHINE: &str = "004";
@@ -25,21 +26,33 @@ const ROUND: u32 = 2_560;
 /// The cells that constants were fitted to: process or thread, and tasks.
 const FITTED: [(bool, usize); 4] = [(false, 1), (false, 16), (false, 64), (true, 16)];
 
+/// Numbers of threads of which the document says what stops them.
+const STOPPED: [usize; 3] = [16, 32, 64];
+
 /// Faults a second under one kernel.
-fn rate(machine: &MachineFile, kernel: usize, tasks: usize, threads: bool) -> Result<f64> {
+fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Result<f64> {
     let work = WorkRow::of_ns(machine.value("fault_ns") as u64);
-    let setting = Setting { amount: ROUND, threads, work: Some(work), ..Setting::default() };
+    let setting = Setting { amount: ROUND, work: Some(work), ..Setting::default() };
+    let mut scenario = Scenario::of("page-fault", &setting);
+    if let Cast::Solo(solo) = &mut scenario.cast {
+        solo.space = space;
+    }
     let run = Run {
         machine,
         policies: KERNELS[kernel - 1],
-        scenario: Scenario::of("page-fault", &setting),
+        scenario,
         tasks,
-        cpus: (0..machine.settings().cpus()).collect(),
+        cpus: (0..machine.topology().cpus() as usize).collect(),
         warm_up_us: 0,
         measured_us: 12_000,
     };
     let replayed = run.replay()?;
     Ok(replayed.rate as f64)
+}
+
+/// The address space of processes, or the one of threads.
+fn space(threads: bool) -> Space {
+    if threads { Space::Shared } else { Space::Private }
 }
 
 fn row(tasks: usize, kernel: usize) -> String {
@@ -53,7 +66,7 @@ pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     for (threads, tasks) in FITTED {
         let known = |line: &&Faults| (line.kernel, line.tasks) == (1, tasks);
         let line = table.iter().find(known).expect("every number of tasks has a line");
-        cells.push(baseline(line, threads, rate(machine, 1, tasks, threads)?));
+        cells.push(baseline(line, threads, rate(machine, 1, tasks, space(threads))?));
     }
     Ok(cells)
 }
@@ -76,7 +89,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     table.sort_by_key(|line| line.tasks);
     for line in &table {
         for threads in [false, true] {
-            let rate = rate(machine, line.kernel, line.tasks, threads)?;
+            let rate = rate(machine, line.kernel, line.tasks, space(threads))?;
             let base = &mut bases[usize::from(threads)];
             let document = match threads {
                 false => line.process_speedup_percent,
@@ -96,4 +109,34 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
         }
     }
     Ok(cells)
+}
+
+/// The document's footnote: threads would gain as processes do if faults did not meet at the lock
+/// of their address space. Here every fault, and every unmapping, locks its own range of it, as
+/// range locks and speculative faults would have it.
+pub(crate) fn suppose(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Supposed>> {
+    let mut all = Vec::new();
+    for tasks in STOPPED.into_iter().filter(|tasks| only.is_none_or(|only| only == *tasks)) {
+        let rates = |space| {
+            let of = |kernel| rate(machine, kernel, tasks, space);
+            (1..=KERNELS.len()).map(of).collect::<Result<Vec<f64>>>()
+        };
+        let (one_lock, ranges) = (rates(Space::Shared)?, rates(Space::None)?);
+        let row = |kernel| format!("{tasks} threads, kernel {kernel}, ranges locked");
+        all.push(Supposed {
+            row: row(1),
+            column: "thread faults/s".to_owned(),
+            before: one_lock[0],
+            after: ranges[0],
+        });
+        for kernel in 2..=KERNELS.len() {
+            all.push(Supposed {
+                row: row(kernel),
+                column: "thread speedup".to_owned(),
+                before: gain(one_lock[0], one_lock[kernel - 1]),
+                after: gain(ranges[0], ranges[kernel - 1]),
+            });
+        }
+    }
+    Ok(all)
 }

@@ -1,10 +1,10 @@
 //! Document 000: UDP_STREAM and hackbench with pages of high orders on per-CPU lists.
 
-use crate::cell::{Cell, gain};
 use crate::documents::{self, Mmtests};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
+use quarry_predict::{Cell, Supposed, gain};
 use quarry_replay::crew::Place;
 use quarry_replay::kernels::{Scenario, Setting, WorkRow};
 use quarry_replay::stage::Replayed;
@@ -23,6 +23,13 @@ const FITTED: [usize; 2] = [8192, 16384];
 
 const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
 
+/// Paths of hackbench, with the names of the document's tables.
+const HACKBENCHES: [(&str, &str); 2] =
+    [("pipe", "hackbench-process-pipes"), ("socket", "hackbench-process-sockets")];
+
+/// Groups of hackbench with threads: the fewest and the most of the document's.
+const THREAD_GROUPS: [usize; 2] = [1, 16];
+
 /// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
 const TURNS: u32 = 20;
 
@@ -31,7 +38,7 @@ fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replaye
     let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
     let work = Some(WorkRow::of_ns(ns as u64));
     let setting = Setting { bytes, work, place: Place::Next, ..Setting::default() };
-    let sockets = machine.settings().sockets;
+    let sockets = machine.topology().sockets as usize;
     let run = Run {
         machine,
         policies,
@@ -91,9 +98,16 @@ pub(crate) fn streams(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-fn hackbench(machine: &MachineFile, policies: &str, path: &str, groups: usize) -> Result<f64> {
+/// The time of a run of hackbench with processes, or with threads, which share open files.
+fn hackbench(
+    machine: &MachineFile,
+    policies: &str,
+    path: &str,
+    groups: usize,
+    threads: bool,
+) -> Result<f64> {
     let bytes = 100;
-    let setting = Setting { bytes, amount: TURNS, ..Setting::default() };
+    let setting = Setting { bytes, amount: TURNS, threads, ..Setting::default() };
     let run = Run {
         machine,
         policies,
@@ -107,18 +121,36 @@ fn hackbench(machine: &MachineFile, policies: &str, path: &str, groups: usize) -
     Ok(run.replay()?.wall_ns as f64)
 }
 
+/// What the lists of high orders save of a run's time, in per cent.
+fn saved(machine: &MachineFile, path: &str, groups: usize, threads: bool) -> Result<f64> {
+    let time = |policies| hackbench(machine, policies, path, groups, threads);
+    Ok((1.0 - time(HOPCPU)? / time(VANILLA)?) * 100.0)
+}
+
+/// hackbench with threads, which the document did not run.
+pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
+    let mut all = Vec::new();
+    for (path, benchmark) in HACKBENCHES {
+        for groups in THREAD_GROUPS {
+            let of = |threads| saved(machine, path, groups, threads);
+            all.push(Supposed {
+                row: format!("{benchmark}, {groups} groups, with threads"),
+                column: "hopcpu gain".to_owned(),
+                before: of(false)?,
+                after: of(true)?,
+            });
+        }
+    }
+    Ok(all)
+}
+
 /// The cells of hackbench on the machine of one socket.
 pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (path, benchmark) in
-        [("pipe", "hackbench-process-pipes"), ("socket", "hackbench-process-sockets")]
-    {
+    for (path, benchmark) in HACKBENCHES {
         for line in documents::means("1-socket machine", benchmark) {
             let groups = line.row.parse().expect("rows are numbers of groups");
-            let vanilla = hackbench(machine, VANILLA, path, groups)?;
-            let hopcpu = hackbench(machine, HOPCPU, path, groups)?;
-            // Of times, the document's gain is what is saved of the baseline.
-            let saved = (1.0 - hopcpu / vanilla) * 100.0;
+            let saved = saved(machine, path, groups, false)?;
             let row = format!("{benchmark}, {} groups", line.row);
             cells.push(Cell::percent(&row, "hopcpu gain", line.candidate_percent, saved));
         }

@@ -1,10 +1,9 @@
 //! The command line: which document, and what of it.
 
-use crate::cell::Cell;
 use crate::machine::MachineFile;
 use crate::{counters, faults, messages, run, transactions};
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use quarry_predict::{Cell, Moved, Printed, Shown, Supposed};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,49 +14,16 @@ quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--set CONSTANT
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads";
 
+/// The machine on which the document ran hackbench.
+const HACKBENCH_MACHINE: &str = "000-one-socket";
+
 /// In the place of a document: counts of two CPUs.
 const COUNTERS: &str = "counters";
 
-/// What a change of a constant by a fifth moves.
-#[derive(Debug, Serialize)]
-struct Moved {
-    machine: String,
-    constant: String,
-    row: String,
-    column: String,
-    /// What the prediction is then less what it is, in points.
-    lower: f64,
-    higher: f64,
-}
-
-/// A machine, for whoever reads the cells without its file.
-#[derive(Debug, Serialize)]
-struct Shown {
-    name: String,
-    about: String,
-    /// Constants that were fitted to cells of the baseline.
-    fitted: Vec<String>,
-}
-
-impl Shown {
-    fn of(name: &str, machine: &MachineFile) -> Self {
-        let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
-        let fitted = fitted.map(|(name, _)| name.clone()).collect();
-        Self { name: name.to_owned(), about: machine.about.clone(), fitted }
-    }
-}
-
-/// All that is printed, as one line of JSON.
-#[derive(Debug, Default, Serialize)]
-struct Printed {
-    document: String,
-    machines: Vec<Shown>,
-    cells: Vec<Cell>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sensitivity: Vec<Moved>,
-    /// Events of the simulated machines, and the seconds that they took.
-    events: u64,
-    seconds: f64,
+fn shown(name: &str, machine: &MachineFile) -> Shown {
+    let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
+    let fitted = fitted.map(|(name, _)| name.clone()).collect();
+    Shown { name: name.to_owned(), about: machine.about.clone(), fitted }
 }
 
 struct Options {
@@ -118,11 +84,20 @@ impl Options {
             (_, true) => messages::calibration(machine, name),
             (_, false) => {
                 let mut cells = messages::streams(machine, name)?;
-                if name == "000-one-socket" && !self.sensitivity {
+                if name == HACKBENCH_MACHINE && !self.sensitivity {
                     cells.extend(messages::hackbenches(machine)?);
                 }
                 Ok(cells)
             }
+        }
+    }
+
+    /// What the document supposes, on its machine.
+    fn suppositions(&self, name: &str, machine: &MachineFile) -> Result<Vec<Supposed>> {
+        match self.document.as_str() {
+            "004" if !self.calibrate => faults::suppose(machine, self.only),
+            "000" if !self.calibrate && name == HACKBENCH_MACHINE => messages::suppose(machine),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -159,11 +134,13 @@ impl Options {
         let start = Instant::now();
         let mut printed = Printed { document: self.document.clone(), ..Printed::default() };
         for name in self.machines()? {
-            printed.machines.push(Shown::of(name, &self.machine(name)?));
+            printed.machines.push(shown(name, &self.machine(name)?));
             if self.sensitivity {
                 printed.sensitivity.extend(self.moved(name)?);
             } else {
-                printed.cells.extend(self.cells(name, &self.machine(name)?)?);
+                let machine = self.machine(name)?;
+                printed.cells.extend(self.cells(name, &machine)?);
+                printed.suppositions.extend(self.suppositions(name, &machine)?);
             }
         }
         printed.events = run::events();

@@ -1,6 +1,6 @@
 //! One replay on a machine.
 
-use crate::machine::{Engine, MachineFile};
+use crate::machine::MachineFile;
 use anyhow::{Result, anyhow};
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::host::{self, Host};
@@ -8,11 +8,12 @@ use quarry_replay::kernels::Scenario;
 use quarry_replay::policies::Policies;
 use quarry_replay::stack::{Machine as Declared, Replay};
 use quarry_replay::stage::{Replayed, Scale};
-use quarry_sys::primitive::{Machine, run_on, timer};
-use std::cell::RefCell;
-use std::ops::Deref;
-use std::rc::Rc;
+use quarry_sim::{Placement, Simulation, task};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+/// The seed of the machine's random numbers, of which no replay draws any.
+const SEED: u64 = 1;
 
 /// A replay.
 pub(crate) struct Run<'a> {
@@ -27,43 +28,41 @@ pub(crate) struct Run<'a> {
     pub(crate) measured_us: u64,
 }
 
-struct OnMachine(Engine);
-
-impl Deref for OnMachine {
-    type Target = Engine;
-
-    fn deref(&self) -> &Engine {
-        &self.0
-    }
-}
+/// The simulated machine of this thread, as replays want it.
+struct OnMachine;
 
 impl Host for OnMachine {
     fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>) {
-        self.0.spawn(cpu, body);
+        let placement = cpu.map_or(Placement::Unbound, |cpu| Placement::Cpu(cpu as u32));
+        task::spawn(placement, body);
     }
 
     fn work(&self, ns: u64) {
-        self.0.work(ns);
+        task::compute(ns);
     }
 
     fn memory(&self, bytes: usize) {
-        self.0.memory(bytes);
+        task::memory(bytes as u64);
     }
 
     fn sleep(&self, ns: u64) {
-        timer::sleep(ns);
+        task::sleep(ns);
+    }
+
+    fn yield_now(&self) {
+        task::yield_cpu();
     }
 
     fn cpus(&self) -> u32 {
-        self.0.all_cpus() as u32
+        task::cpus()
     }
 
     fn cpu(&self) -> u32 {
-        self.0.cpu() as u32
+        task::cpu()
     }
 
     fn busy_ns(&self) -> u64 {
-        self.0.busy_ns()
+        task::busy_ns()
     }
 }
 
@@ -90,11 +89,11 @@ impl Replay for OnStack<'_> {
 }
 
 /// Events of the machines of all runs of this process.
-static EVENTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static EVENTS: AtomicU64 = AtomicU64::new(0);
 
 /// Events of the machines of all runs of this process: looks at shared memory, sleeps, wake-ups.
 pub(crate) fn events() -> u64 {
-    EVENTS.load(std::sync::atomic::Ordering::Relaxed)
+    EVENTS.load(Relaxed)
 }
 
 impl Run<'_> {
@@ -104,32 +103,22 @@ impl Run<'_> {
     /// A variant that does not exist, or something that did not hold at the end.
     pub(crate) fn replay(&self) -> Result<Replayed> {
         let policies: Policies = self.policies.parse()?;
-        let settings = self.machine.settings();
+        let topology = self.machine.topology();
         let declared = Declared {
-            cpus: settings.cpus() as u32,
+            cpus: topology.cpus(),
             memory: self.machine.gib << 30,
             nodes: self.machine.nodes,
             budget: 0,
         };
-        // A machine lies on its thread for as long as it runs; its lines are dropped at the end.
-        let machine: &'static OnMachine = Box::leak(Box::new(OnMachine(Engine::new(settings))));
-        let result: Rc<RefCell<Option<Result<Replayed>>>> = Rc::default();
-        let seen = result.clone();
-        // SAFETY: the task has ended when `Engine::run` returns, and `self` lives longer.
-        let run: &'static Run<'static> = unsafe { std::mem::transmute::<&Run<'_>, _>(self) };
-        let first = Box::new(move || {
-            let replayed = policies.replay(declared, OnStack { run });
-            let replayed = replayed.and_then(|replayed| replayed.map_err(|fault| anyhow!(fault)));
-            *seen.borrow_mut() = Some(replayed);
+        let mut result = None;
+        let mut simulation = Simulation::new(topology, self.machine.costs()?, SEED);
+        let seen = &mut result;
+        simulation.spawn(Placement::Outside, move || {
+            let replayed = policies.replay(declared, OnStack { run: self });
+            *seen = Some(replayed.and_then(|it| it.map_err(|fault| anyhow!(fault))));
         });
-        host::run_on(machine, || run_on(as_machine(machine), || machine.run(first)));
-        EVENTS.fetch_add(machine.events(), std::sync::atomic::Ordering::Relaxed);
-        machine.forget_lines();
-        let replayed = result.borrow_mut().take();
-        replayed.ok_or_else(|| anyhow!("the replay has not ended"))?
+        let outcome = host::run_on(&OnMachine, || simulation.run())?;
+        EVENTS.fetch_add(outcome.events, Relaxed);
+        result.ok_or_else(|| anyhow!("the replay has not ended"))?
     }
-}
-
-fn as_machine(machine: &'static OnMachine) -> &'static dyn Machine {
-    &machine.0
 }

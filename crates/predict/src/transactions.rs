@@ -4,11 +4,11 @@
 //! side frees on another CPU once it is sent, and an answer, which that side allocates; between
 //! them lie the wire and the server, in which no CPU of the client has anything to do.
 
-use crate::cell::{Cell, gain};
 use crate::documents::{self, Transactions};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
+use quarry_predict::{Cell, gain};
 use quarry_replay::kernels::{Scenario, Setting, WorkRow};
 
 /// The machine's file.
@@ -33,7 +33,7 @@ fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
         policies,
         scenario,
         tasks: threads,
-        cpus: (0..machine.settings().cpus()).collect(),
+        cpus: (0..machine.topology().cpus() as usize).collect(),
         warm_up_us: 20_000,
         measured_us: 60_000,
     };

@@ -41,7 +41,7 @@ pub struct Solo {
     pub round: u32,
     /// The part that is measured.
     pub timed: Timed,
-    /// The data that every message reads, and the second leg writes.
+    /// The address space that a message's page is mapped into, and the second leg takes it out of.
     pub space: Space,
 }
 

@@ -1,6 +1,7 @@
 //! What things cost on a simulated machine.
 
 use crate::topology::Distance;
+use quarry_sys::primitive::Effort;
 use serde::{Deserialize, Serialize};
 
 /// How tasks wait for a lock.
@@ -26,6 +27,8 @@ pub enum Waiting {
 pub struct Costs {
     /// A load, store or locked instruction on a line that its core has.
     pub hit_ns: u64,
+    /// What a locked instruction takes beyond that, wherever its line is.
+    pub locked_ns: u64,
     /// The same on a line that another core of the socket has: the L3 forwards it.
     pub socket_ns: u64,
     /// The same on a line of another socket.
@@ -38,6 +41,12 @@ pub struct Costs {
     pub sequence_ns: u64,
     /// What a critical section takes besides the lines that its code reports.
     pub section_ns: u64,
+    /// A block that enters or leaves the free lists of a zone, besides the lines it uses.
+    pub zone_block_ns: f64,
+    /// A page that enters or leaves an LRU list, likewise.
+    pub lru_page_ns: f64,
+    /// An allocation or a free that the per-CPU form of a slab policy does not serve, likewise.
+    pub slab_slow_ns: f64,
     /// Passing a lock on, besides the transfer of its line.
     pub hand_over_ns: u64,
     /// What each further waiting task adds to passing a ticket lock on: half of the time in which
@@ -59,6 +68,11 @@ pub struct Costs {
     pub core_bytes_per_ns: f64,
     /// Bytes per nanosecond that the memory of one socket delivers to all.
     pub socket_bytes_per_ns: f64,
+    /// The clock in GHz with 1, 2, .. busy CPUs of a socket; the last one holds for more. Times
+    /// that tasks compute are those of the first. None: the clock does not depend on it.
+    pub ghz: Vec<f64>,
+    /// How many times longer a task computes while another thread of its core is busy.
+    pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
 }
@@ -68,6 +82,11 @@ impl Default for Costs {
         Self {
             // 4 to 5 cycles of L1 at 2.5 GHz and more (Intel, "Optimization Reference Manual").
             hit_ns: 2,
+            // What the next five stand for is in `section_ns` and `sequence_ns`.
+            locked_ns: 0,
+            zone_block_ns: 0.0,
+            lru_page_ns: 0.0,
+            slab_slow_ns: 0.0,
             // D. Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
             // Haswell-EP Architecture", ICPP 2015: a modified line of another core 30 to 50 ns,
             // of the other socket about 110 ns, local memory 96 ns.
@@ -96,6 +115,9 @@ impl Default for Costs {
             // The same paper: reading about 10 GB/s by one core, about 60 GB/s by a socket.
             core_bytes_per_ns: 10.0,
             socket_bytes_per_ns: 60.0,
+            // What a program computes has been measured on the machine that it ran on, as it was.
+            ghz: Vec::new(),
+            smt_slowdown: 1.0,
             waiting: Waiting::Queued,
         }
     }
@@ -107,6 +129,10 @@ impl Costs {
     pub fn none() -> Self {
         Self {
             hit_ns: 0,
+            locked_ns: 0,
+            zone_block_ns: 0.0,
+            lru_page_ns: 0.0,
+            slab_slow_ns: 0.0,
             socket_ns: 0,
             remote_ns: 0,
             memory_ns: 0,
@@ -123,6 +149,8 @@ impl Costs {
             slice_ns: u64::MAX,
             core_bytes_per_ns: f64::INFINITY,
             socket_bytes_per_ns: f64::INFINITY,
+            ghz: Vec::new(),
+            smt_slowdown: 1.0,
             waiting: Waiting::Queued,
         }
     }
@@ -140,7 +168,8 @@ impl Costs {
     /// Returns the first value that cannot be.
     ///
     /// # Errors
-    /// A bandwidth that is not above 0, a round of waiting or a slice without time.
+    /// A bandwidth or a clock that is not above 0, a slowdown below 1, a time below 0, a round of
+    /// waiting or a slice without time.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (what, rate) in [
             ("core_bytes_per_ns", self.core_bytes_per_ns),
@@ -148,10 +177,41 @@ impl Costs {
         ] {
             anyhow::ensure!(rate > 0.0, "{what} = {rate}: accepted is what is above 0");
         }
+        for ghz in &self.ghz {
+            anyhow::ensure!(*ghz > 0.0, "ghz = {ghz}: accepted is what is above 0");
+        }
+        let slowdown = self.smt_slowdown;
+        anyhow::ensure!(slowdown >= 1.0, "smt_slowdown = {slowdown}: accepted is 1 and more");
+        for (what, ns) in [
+            ("zone_block_ns", self.zone_block_ns),
+            ("lru_page_ns", self.lru_page_ns),
+            ("slab_slow_ns", self.slab_slow_ns),
+        ] {
+            anyhow::ensure!(ns >= 0.0, "{what} = {ns}: accepted is 0 and more");
+        }
         for (what, ns) in [("relax_ns", self.relax_ns), ("slice_ns", self.slice_ns)] {
             anyhow::ensure!(ns > 0, "{what} = 0: waiting would never end; accepted is 1 and more");
         }
         Ok(())
+    }
+
+    /// How many times longer a task computes than alone on its socket, where `busy` CPUs of that
+    /// are busy, and another thread of its core is or not.
+    #[must_use]
+    pub fn slowdown(&self, busy: u32, shares_core: bool) -> f64 {
+        let at = (busy.max(1) as usize).min(self.ghz.len());
+        let by_clock = if at == 0 { 1.0 } else { self.ghz[0] / self.ghz[at - 1] };
+        by_clock * if shares_core { self.smt_slowdown } else { 1.0 }
+    }
+
+    /// What one unit of an effort takes, in nanoseconds.
+    #[must_use]
+    pub fn effort_ns(&self, effort: Effort) -> f64 {
+        match effort {
+            Effort::ZoneBlock => self.zone_block_ns,
+            Effort::LruPage => self.lru_page_ns,
+            Effort::SlabSlow => self.slab_slow_ns,
+        }
     }
 
     /// What a line costs at this distance.
@@ -183,5 +243,17 @@ mod tests {
         assert!(refusal("core_bytes_per_ns = 0.0").contains("core_bytes_per_ns = 0"));
         assert!(refusal("relax_ns = 0").contains("relax_ns"));
         assert!(refusal("hit = 3").contains("hit"));
+        assert!(refusal("ghz = [3.0, 0.0]").contains("ghz = 0"));
+        assert!(refusal("smt_slowdown = 0.5").contains("smt_slowdown = 0.5"));
+        assert!(refusal("zone_block_ns = -1.0").contains("zone_block_ns = -1"));
+    }
+
+    #[test]
+    fn clocks_fall_with_busy_cpus_and_threads_share_a_core() {
+        let costs = Costs { ghz: vec![3.0, 2.0, 1.5], smt_slowdown: 1.5, ..Costs::none() };
+        let slowdowns = [0, 1, 2, 3, 4].map(|busy| costs.slowdown(busy, false));
+        assert_eq!(slowdowns, [1.0, 1.0, 1.5, 2.0, 2.0]);
+        assert_eq!(costs.slowdown(3, true), 3.0);
+        assert_eq!(Costs::none().slowdown(64, true), 1.0);
     }
 }

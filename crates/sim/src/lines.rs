@@ -46,7 +46,8 @@ pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Mixer>>;
 struct Line {
     /// Cores that have it, a bit each; cores 128 apart share one. None: memory has it.
     cores: u128,
-    /// When the last transfer for writing ends: the next one begins then.
+    /// When the last transfer for writing, or from a core that may have written, ends: the next
+    /// one begins then.
     free_at_ns: u64,
 }
 
@@ -106,6 +107,9 @@ impl Lines {
     /// Returns whether `cpu` can make the access without a word to anybody: its core has the line
     /// to read, or alone.
     pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
+        if on.is_outside(cpu) {
+            return true;
+        }
         let number = self.page(line / LINES);
         let line = &self.pages[number][line % LINES];
         let me = 1 << (on.core_of(cpu) % 128);
@@ -124,11 +128,15 @@ impl Lines {
         access: Access,
     ) -> Fetched {
         let mut all = Fetched::default();
+        if on.is_outside(cpu) {
+            return all;
+        }
         for line in first..first + count {
             let ns = self.fetch_one((on, costs), (cpu, now_ns + all.ns), line, access, &mut all);
             let misses = all.in_socket + all.remote + all.from_memory;
             all.ns += if misses > 1 { ns.min(costs.next_line_ns) } else { ns };
         }
+        all.ns += if access == Access::Update { costs.locked_ns } else { 0 };
         all
     }
 
@@ -162,6 +170,10 @@ impl Lines {
         if writes {
             *line = Line { cores: me, free_at_ns: end_ns };
         } else {
+            // One that a single core has may be changed: it has to give it up as for a write.
+            if line.cores.is_power_of_two() {
+                line.free_at_ns = end_ns;
+            }
             line.cores |= me;
         }
         end_ns - now_ns
@@ -205,6 +217,23 @@ mod tests {
         assert_eq!(at(0, 500, Access::Write), 100, "all others must hear of it");
         assert_eq!(at(1, 500, Access::Write), 150, "after the transfer that is under way");
         assert_eq!(at(2, 500, Access::Write), 250);
+    }
+
+    #[test]
+    fn the_cpu_outside_takes_no_line_from_anybody() {
+        let (on, costs, mut lines) = (Topology::new(1, 2), costs(), Lines::new());
+        let mut at = |cpu, access| lines.fetch((&on, &costs), (cpu, 0), (7, 1), access).ns;
+        at(0, Access::Write);
+        assert_eq!(at(2, Access::Write), 0);
+        assert_eq!(at(0, Access::Write), 1);
+    }
+
+    #[test]
+    fn a_locked_instruction_takes_longer_than_a_store() {
+        let costs = Costs { locked_ns: 7, ..costs() };
+        let (on, mut lines) = (Topology::new(1, 1), Lines::new());
+        let mut at = |access| lines.fetch((&on, &costs), (0, 0), (7, 1), access).ns;
+        assert_eq!([Access::Update, Access::Update, Access::Write].map(&mut at), [87, 8, 1]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::costs::Waiting;
 use crate::lines::LINE;
 use crate::state::{Event, State, Status, TaskId};
 use quarry_sys::primitive::announce::Waited;
-use quarry_sys::primitive::{Access, Machine};
+use quarry_sys::primitive::{Access, Effort, Machine};
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 
@@ -107,8 +107,10 @@ impl Simulated {
         self.state().cpu().now_ns += ns;
     }
 
-    /// The running task computes. Where that takes longer than its slice, others get their turn.
-    pub(crate) fn compute(&self, mut ns: u64) {
+    /// The running task computes what takes `ns` nanoseconds at the highest clock and alone on a
+    /// core. Where that takes longer than its slice, others get their turn.
+    pub(crate) fn compute(&self, ns: u64) {
+        let mut ns = self.state().stretched(ns);
         loop {
             let (left_ns, slice_ns) = {
                 let mut state = self.state();
@@ -146,8 +148,11 @@ impl Simulated {
     /// Uses a line that tasks share, in the order of time: the access happens at its end.
     pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
         self.order();
-        let hit_ns = self.state().costs.hit_ns;
-        if self.fetch(address, bytes, access) > hit_ns {
+        let own_ns = {
+            let costs = &self.state().costs;
+            costs.hit_ns + costs.locked_ns
+        };
+        if self.fetch(address, bytes, access) > own_ns {
             self.order();
         }
     }
@@ -274,12 +279,13 @@ impl Machine for Simulated {
             let mut guard = self.state();
             let state = &mut *guard;
             let (cpu, _) = state.here();
-            let finds = state.lines.finds(&state.topology, cpu, address / LINE, access);
+            let finds = access == Access::Read
+                && state.lines.finds(&state.topology, cpu, address / LINE, access);
             if finds {
                 let hit_ns = state.costs.hit_ns;
                 state.cpu().now_ns += hit_ns;
             }
-            finds && access == Access::Read
+            finds
         };
         // What its core has, a load returns at once; everything else happens in the order of time.
         if !finds {
@@ -360,5 +366,12 @@ impl Machine for Simulated {
 
     fn sequence_ends(&self) {
         self.state().task().sequences -= 1;
+    }
+
+    fn effort(&self, effort: Effort, count: usize) {
+        let mut state = self.state();
+        let ns = state.costs.effort_ns(effort) * count as f64;
+        let ns = state.stretched(ns as u64);
+        state.cpu().now_ns += ns;
     }
 }

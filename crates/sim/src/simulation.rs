@@ -17,6 +17,8 @@ use std::fmt;
 /// Bytes of a task's stack. The system gives memory for what is used; the deepest path of Quarry
 /// uses a few KiB.
 const STACK_BYTES: usize = 256 << 10;
+/// The same of a task outside of the sockets, which may build a whole stack of Quarry.
+const OUTSIDE_STACK_BYTES: usize = 4 << 20;
 /// Events after the end of the last task in which daemons have to return.
 const EVENTS_TO_END: u64 = 1_000_000;
 
@@ -101,10 +103,11 @@ impl<'env> Simulation<'env> {
             Run { machine: &machine, coroutines: Vec::new() }.run(works)
         });
         let state = machine.into_state();
+        let busy_ns = state.busy_ns();
         let mut outcome = state.outcome;
         result?;
         outcome.locks = state.locks.classes();
-        outcome.busy_ns = state.cpus.iter().map(|cpu| cpu.busy_ns).collect();
+        outcome.busy_ns = busy_ns;
         Ok(outcome)
     }
 }
@@ -204,7 +207,12 @@ impl Run<'_> {
     fn begin(&mut self, task: TaskId, work: Work<'_>) {
         // The machine lives longer than all coroutines: `Simulation::run` owns it.
         let machine: *const Simulated = self.machine;
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for the stack of a task");
+        let bytes = {
+            let state = self.machine.state();
+            let is_outside = state.topology.is_outside(state.tasks[task].cpu);
+            if is_outside { OUTSIDE_STACK_BYTES } else { STACK_BYTES }
+        };
+        let stack = DefaultStack::new(bytes).expect("memory for the stack of a task");
         // SAFETY: the closure borrows what lives for `'env` and the machine. It runs only inside
         // of `Simulation::run`, which ends after both; a coroutine that is not done by then is
         // forgotten (`stuck`) or, where another task panics, dropped within it.

@@ -31,6 +31,8 @@ pub enum Placement {
     Unbound,
     /// On any CPU of this node.
     Node(u32),
+    /// On a CPU of its own outside of the sockets, which disturbs nobody: for whoever measures.
+    Outside,
 }
 
 /// What happens at a time.
@@ -84,7 +86,10 @@ pub(crate) struct Cpu {
 pub(crate) struct State {
     pub(crate) topology: Topology,
     pub(crate) costs: Costs,
+    /// Those of the sockets, and the one outside.
     pub(crate) cpus: Vec<Cpu>,
+    /// CPUs of each socket that have a task.
+    busy: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) running: TaskId,
     pub(crate) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -104,11 +109,12 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(topology: Topology, costs: Costs) -> Self {
-        let (cpus, sockets) = (topology.cpus() as usize, topology.sockets as usize);
+        let (cpus, sockets) = (topology.cpus() as usize + 1, topology.sockets as usize);
         Self {
             topology,
             costs,
             cpus: std::iter::repeat_with(Cpu::default).take(cpus).collect(),
+            busy: vec![0; sockets],
             tasks: Vec::new(),
             running: 0,
             events: BinaryHeap::new(),
@@ -152,6 +158,7 @@ impl State {
             Placement::Next => Placement::Cpu((from + 1) % cpus),
             Placement::Unbound => Placement::Unbound,
             Placement::Node(node) => Placement::Node(node % self.topology.sockets),
+            Placement::Outside => Placement::Cpu(cpus),
         };
         self.tasks.push(Task {
             status: Status::Ready,
@@ -186,11 +193,7 @@ impl State {
             let cpu = &self.cpus[cpu as usize];
             cpu.queue.len() + usize::from(cpu.task.is_some())
         };
-        let core_is_busy = |cpu: u32| {
-            let cores = self.topology.all_cores();
-            (0..self.topology.threads)
-                .any(|thread| load(self.topology.core_of(cpu) + thread * cores) > 0)
-        };
+        let core_is_busy = |cpu: u32| self.topology.siblings(cpu).any(|it| load(it) > 0);
         (0..self.topology.cpus())
             .filter(|cpu| self.may_run_on(task, *cpu))
             .min_by_key(|cpu| {
@@ -224,6 +227,9 @@ impl State {
         place.now_ns += after_ns;
         place.slice_ends_ns = place.now_ns.saturating_add(slice_ns);
         let now_ns = place.now_ns;
+        if !self.topology.is_outside(cpu) {
+            self.busy[self.topology.socket_of(cpu) as usize] += 1;
+        }
         self.tasks[task].cpu = cpu;
         self.queue_event(now_ns, Event::Resume(task));
     }
@@ -234,6 +240,9 @@ impl State {
         let place = &mut self.cpus[cpu as usize];
         place.busy_ns += now_ns - place.since_ns;
         place.task = None;
+        if !self.topology.is_outside(cpu) {
+            self.busy[self.topology.socket_of(cpu) as usize] -= 1;
+        }
         let next = place.queue.pop_front().or_else(|| self.steal(cpu));
         if let Some(next) = next {
             self.outcome.switches += 1;
@@ -249,6 +258,28 @@ impl State {
         let place = (0..self.cpus[from].queue.len())
             .find(|place| self.may_run_on(self.cpus[from].queue[*place], cpu))?;
         self.cpus[from].queue.remove(place)
+    }
+
+    /// The time that work of `ns` nanoseconds, at the highest clock and alone on a core, takes the
+    /// running task here and now.
+    pub(crate) fn stretched(&self, ns: u64) -> u64 {
+        let (cpu, _) = self.here();
+        if self.topology.is_outside(cpu) {
+            return ns;
+        }
+        let has_task = |it: u32| it != cpu && self.cpus[it as usize].task.is_some();
+        let shares_core = self.topology.siblings(cpu).any(has_task);
+        let busy = self.busy[self.topology.socket_of(cpu) as usize];
+        (ns as f64 * self.costs.slowdown(busy, shares_core)).round() as u64
+    }
+
+    /// How long each CPU of the sockets has had a task so far.
+    pub(crate) fn busy_ns(&self) -> Vec<u64> {
+        let of = |cpu: &Cpu| {
+            let running = cpu.task.map_or(0, |_| cpu.now_ns.saturating_sub(cpu.since_ns));
+            cpu.busy_ns + running
+        };
+        self.cpus[..self.topology.cpus() as usize].iter().map(of).collect()
     }
 
     /// Returns whether another task of the CPU is to run now.

@@ -59,7 +59,21 @@ pub fn now_ns() -> u64 {
     machine().map_or(0, Machine::now_ns)
 }
 
-/// Computes for `ns` nanoseconds. Others get their turn where the slice ends.
+/// CPUs of the machine, the one outside of the sockets included: what `DeclaredSlot::declare`
+/// takes where a task runs there.
+#[must_use]
+pub fn cpus() -> u32 {
+    machine().map_or(1, |machine| machine.state().topology.cpus() + 1)
+}
+
+/// Time that all CPUs of the sockets together have had a task so far, in nanoseconds.
+#[must_use]
+pub fn busy_ns() -> u64 {
+    machine().map_or(0, |machine| machine.state().busy_ns().iter().sum())
+}
+
+/// Computes what takes `ns` nanoseconds at the highest clock and alone on a core. Others get their
+/// turn where the slice ends.
 pub fn compute(ns: u64) {
     here().compute(ns);
 }
@@ -85,7 +99,7 @@ fn key_address(key: u32) -> usize {
 }
 
 /// Reads or writes `bytes` of the memory of the task's node, past the caches: as fast as its core
-/// can, and as the socket's bandwidth lets it.
+/// can, and as the socket's bandwidth lets it. Outside of the sockets it takes no time.
 pub fn memory(bytes: u64) {
     memory_of(node(), bytes);
 }
@@ -98,7 +112,10 @@ pub fn memory_of(node: u32, bytes: u64) {
     here().order();
     let mut guard = here().state();
     let state = &mut *guard;
-    let (_, now_ns) = state.here();
+    let (cpu, now_ns) = state.here();
+    if state.topology.is_outside(cpu) {
+        return;
+    }
     let alone_ns = bytes as f64 / state.costs.core_bytes_per_ns;
     let busy_until_ns = &mut state.memory_busy_until_ns[node as usize];
     let begin_ns = busy_until_ns.max(now_ns as f64);

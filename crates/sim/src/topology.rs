@@ -16,8 +16,9 @@ pub enum Distance {
     Remote,
 }
 
-/// The CPUs of a machine. CPU numbers go through all cores of all sockets first, socket by socket,
-/// and then through the second threads in the same order, as Linux numbers those of x86 servers.
+/// The CPUs of a machine. CPU numbers go through all cores of all sockets first, socket by socket
+/// or by turns, and then through the second threads in the same order, as Linux numbers those of
+/// x86 servers: which of the two, the firmware says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
@@ -29,13 +30,17 @@ pub struct Topology {
     pub cores: u32,
     /// Threads of each core.
     pub threads: u32,
+    /// True if CPU `n` is on socket `n % sockets`; else those of a socket follow each other.
+    #[serde(default)]
+    pub interleaved: bool,
 }
 
 impl Topology {
     /// A machine of one thread per core.
     #[must_use]
     pub fn new(sockets: u32, cores: u32) -> Self {
-        Self { name: format!("{sockets}x{cores}"), sockets, cores, threads: 1 }
+        let name = format!("{sockets}x{cores}");
+        Self { name, sockets, cores, threads: 1, interleaved: false }
     }
 
     /// A preset by its name; `None` where there is none. `PRESETS` has the names.
@@ -43,7 +48,7 @@ impl Topology {
     pub fn preset(name: &str) -> Option<Self> {
         let (name, sockets, cores, threads) =
             *PRESETS.iter().find(|(preset, ..)| *preset == name)?;
-        Some(Self { name: name.to_owned(), sockets, cores, threads })
+        Some(Self { name: name.to_owned(), sockets, cores, threads, interleaved: false })
     }
 
     /// Reads a machine from the text of a TOML file with the four fields.
@@ -83,10 +88,24 @@ impl Topology {
         self.sockets * self.cores
     }
 
-    /// The core of a CPU, counted through all sockets.
+    /// The core of a CPU, counted socket by socket.
     #[must_use]
     pub fn core_of(&self, cpu: u32) -> u32 {
-        cpu % self.all_cores()
+        let turn = cpu % self.all_cores();
+        if self.interleaved { turn % self.sockets * self.cores + turn / self.sockets } else { turn }
+    }
+
+    /// The CPUs that share the core of `cpu`, that one included.
+    pub fn siblings(&self, cpu: u32) -> impl Iterator<Item = u32> + use<> {
+        let (first, cores) = (cpu % self.all_cores(), self.all_cores());
+        (0..self.threads).map(move |thread| first + thread * cores)
+    }
+
+    /// Returns whether this is the CPU outside of the sockets: it is for whoever measures, and
+    /// disturbs nobody.
+    #[must_use]
+    pub fn is_outside(&self, cpu: u32) -> bool {
+        cpu >= self.cpus()
     }
 
     /// The socket of a CPU, which is its node.
@@ -98,7 +117,8 @@ impl Topology {
     /// The distance between two CPUs.
     #[must_use]
     pub fn distance(&self, one: u32, other: u32) -> Distance {
-        if self.core_of(one) == self.core_of(other) {
+        let meets_nobody = self.is_outside(one) || self.is_outside(other);
+        if meets_nobody || self.core_of(one) == self.core_of(other) {
             Distance::Core
         } else if self.socket_of(one) == self.socket_of(other) {
             Distance::Socket
@@ -142,12 +162,18 @@ mod tests {
 
     #[test]
     fn second_threads_come_after_all_cores() {
-        let machine = Topology { name: String::new(), sockets: 2, cores: 3, threads: 2 };
+        let mut machine = Topology { threads: 2, ..Topology::new(2, 3) };
         let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
         assert_eq!(sockets, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
         assert_eq!(machine.distance(1, 7), Distance::Core);
         assert_eq!(machine.distance(1, 8), Distance::Socket);
         assert_eq!(machine.distance(1, 9), Distance::Remote);
+        machine.interleaved = true;
+        let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
+        assert_eq!(sockets, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+        assert_eq!(machine.siblings(8).collect::<Vec<_>>(), [2, 8]);
+        assert_eq!(machine.distance(2, 8), Distance::Core);
+        assert_eq!(machine.distance(0, 12), Distance::Core, "the one outside is nowhere");
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn outcome() -> String {
     slots.area().define(ARRAY, 16).expect("fresh slots have room");
     let shared = CountedLock::new(Vec::new());
     let costs = Costs { waiting: Waiting::Ticket, slice_ns: 5_000, ..Costs::default() };
-    let topology = Topology { name: "test".into(), sockets: 2, cores: 3, threads: 2 };
+    let topology = Topology { threads: 2, ..Topology::new(2, 3) };
     let mut simulation = Simulation::new(topology, costs, 3);
     for _ in 0..30 {
         let (slots, shared) = (&slots, &shared);

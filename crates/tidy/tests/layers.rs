@@ -18,9 +18,14 @@ const CRATES: &[&[&str]] = &[
         "quarry-live",
         "quarry-sim",
         "quarry-recorder",
+    ],
+    &[
+        "quarry-sqlite-object",
+        "quarry-sqlite-load",
+        "quarry-compare",
+        "quarry-profile",
         "quarry-predict",
     ],
-    &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare", "quarry-profile"],
     &["quarry-lab"],
     &["quarry-cli"],
 ];

@@ -36,8 +36,6 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/lab/src/patterns/",
     "crates/profile/src/bell.rs",
     "crates/replay/src/",
-    "crates/predict/src/machine/engine.rs",
-    "crates/predict/src/run.rs",
     "crates/compare/witness/",
     "outside/",
 ];

@@ -1,8 +1,7 @@
 //! Tasks of a simulated machine, which the binary brings along, and locks of their own: a task that
 //! waited for a lock of the system would stop the machine, because all tasks share one thread.
 
-use quarry_sys::primitive::touch::touch;
-use quarry_sys::primitive::{Access, AtomicU32, Ordering::SeqCst, futex, relax};
+use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst, futex};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,6 +22,9 @@ pub trait Host {
 
     /// The running task sleeps for `ns` nanoseconds.
     fn sleep(&self, ns: u64);
+
+    /// Others of its CPU run before the running task goes on.
+    fn yield_now(&self);
 
     /// CPUs, whoever measures included.
     fn cpus(&self) -> u32;
@@ -272,14 +274,14 @@ impl Barrier {
 /// up hands it on, to all readers that stand together.
 #[derive(Default)]
 pub(crate) struct RwLock {
-    line: Line,
+    word: Word,
     inside: RefCell<Inside>,
 }
 
-/// The lock's own line.
+/// The lock's word, on a line of its own; its value says nothing.
 #[derive(Default)]
 #[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "it has an address and a size")] u64);
+struct Word(AtomicU32);
 
 #[derive(Default)]
 struct Inside {
@@ -311,9 +313,9 @@ impl RwLock {
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
             // `down_read_trylock` of a fault loads the count before it exchanges it.
-            touch(&self.line, Access::Read);
+            self.word.0.load(SeqCst);
         }
-        touch(&self.line, Access::Update);
+        self.word.0.fetch_add(1, SeqCst);
         if !self.inside.borrow_mut().admit(writes) {
             let waiter = Rc::new(Waiter { writes, granted: AtomicU32::new(0) });
             self.inside.borrow_mut().queue.push_back(waiter.clone());
@@ -325,7 +327,7 @@ impl RwLock {
     }
 
     fn leave(&self, writes: bool) {
-        touch(&self.line, Access::Update);
+        self.word.0.fetch_add(1, SeqCst);
         let next = self.inside.borrow_mut().release(writes);
         for waiter in next {
             waiter.granted.store(1, SeqCst);
@@ -380,7 +382,7 @@ impl Drop for SpaceGuard<'_> {
 
 /// Lets others run.
 pub(crate) fn yield_now() {
-    relax();
+    host().yield_now();
 }
 
 /// Time that all CPUs were busy so far, in nanoseconds.

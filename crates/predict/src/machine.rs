@@ -1,0 +1,134 @@
+//! The file of a document's machine: what it is, what things take on it, and what the document's
+//! programs do besides memory.
+
+use anyhow::{Context, Result, bail};
+use quarry_sim::{Costs, Topology, Waiting};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The files of the documents' machines, by name.
+const FILES: [(&str, &str); 5] = [
+    ("000-two-sockets", include_str!("../data/machines/000-two-sockets.toml")),
+    ("000-one-socket", include_str!("../data/machines/000-one-socket.toml")),
+    ("002", include_str!("../data/machines/002.toml")),
+    ("two-cpus", include_str!("../data/machines/two-cpus.toml")),
+    ("004", include_str!("../data/machines/004.toml")),
+];
+
+/// Fields of [`Costs`] that are no numbers: the file has them beside its constants.
+const NO_CONSTANTS: [&str; 2] = ["ghz", "waiting"];
+
+/// A constant of a machine, with where it comes from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Constant {
+    pub(crate) value: f64,
+    /// True if it was chosen so that rows of the baseline come out.
+    #[serde(default)]
+    pub(crate) fitted: bool,
+    /// Its source, or the rows that it was fitted to. Read by people, and checked to be there.
+    pub(crate) from: String,
+}
+
+/// The file of a machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MachineFile {
+    /// The machine, for people.
+    pub(crate) about: String,
+    sockets: u32,
+    cores: u32,
+    threads: u32,
+    /// The clock with so many busy CPUs of a socket, in GHz; the last holds for more.
+    ghz: Vec<f64>,
+    /// How tasks wait for a lock.
+    waiting: Waiting,
+    /// Nodes of memory that the stack is told of.
+    pub(crate) nodes: u8,
+    /// Memory that it is told of, in GiB; 0 = it does not matter.
+    pub(crate) gib: u64,
+    /// The constants by name: every number of [`Costs`], and those of the document's programs.
+    pub(crate) constants: BTreeMap<String, Constant>,
+}
+
+impl MachineFile {
+    /// The machine of this name.
+    ///
+    /// # Errors
+    /// If there is none, or its file is not one.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+            bail!("no machine {name}; accepted: {}", known.join(", "));
+        };
+        let file: Self = toml::from_str(text).with_context(|| format!("machine {name}"))?;
+        if let Some((constant, _)) = file.constants.iter().find(|(_, it)| it.from.is_empty()) {
+            bail!("machine {name}: {constant} does not say where it comes from");
+        }
+        file.costs().with_context(|| format!("machine {name}"))?;
+        file.topology().validate().with_context(|| format!("machine {name}"))?;
+        Ok(file)
+    }
+
+    /// The value of a constant.
+    ///
+    /// # Panics
+    /// If the file does not have it.
+    pub(crate) fn value(&self, name: &str) -> f64 {
+        self.constants.get(name).unwrap_or_else(|| panic!("no constant {name}")).value
+    }
+
+    /// Its CPUs. Those of the sockets take turns, as Quarry deals the CPUs of a declared machine to
+    /// its nodes.
+    pub(crate) fn topology(&self) -> Topology {
+        let Self { sockets, cores, threads, .. } = *self;
+        Topology { threads, interleaved: true, ..Topology::new(sockets, cores) }
+    }
+
+    /// What things take on it.
+    ///
+    /// # Errors
+    /// A number of [`Costs`] that the file lacks, or one that cannot be.
+    pub(crate) fn costs(&self) -> Result<Costs> {
+        let mut costs = serde_json::to_value(Costs::default())?;
+        for (name, value) in costs.as_object_mut().context("costs have names")? {
+            if NO_CONSTANTS.contains(&name.as_str()) {
+                continue;
+            }
+            let Some(constant) = self.constants.get(name) else {
+                bail!("{name} is missing: a machine has each constant of `Costs`");
+            };
+            *value = match value.is_u64() {
+                true => Value::from(constant.value.round() as u64),
+                false => Value::from(constant.value),
+            };
+        }
+        let costs: Costs = serde_json::from_value(costs)?;
+        let costs = Costs { ghz: self.ghz.clone(), waiting: self.waiting, ..costs };
+        costs.validate()?;
+        Ok(costs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_all_constants_with_their_sources() {
+        for (name, _) in FILES {
+            let machine = MachineFile::named(name).unwrap();
+            let costs = machine.costs().unwrap();
+            assert_eq!(costs.socket_ns as f64, machine.value("socket_ns"), "{name}");
+            assert_eq!(costs.smt_slowdown, machine.value("smt_slowdown"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_constant_is_named() {
+        let mut machine = MachineFile::named("004").unwrap();
+        machine.constants.remove("remote_ns");
+        assert!(machine.costs().unwrap_err().to_string().contains("remote_ns"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What `quarry-predict` prints, as one line of JSON.
+
+use crate::cell::Cell;
+use serde::{Deserialize, Serialize};
+
+/// All of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Printed {
+    /// The document: 000, 002 or 004.
+    pub document: String,
+    /// The machines.
+    pub machines: Vec<Shown>,
+    /// A line for each figure.
+    pub cells: Vec<Cell>,
+    /// Suppositions of the document, and what it leaves open: there is no figure to compare with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suppositions: Vec<Supposed>,
+    /// What each constant moves, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sensitivity: Vec<Moved>,
+    /// Events of the simulated machines.
+    pub events: u64,
+    /// Seconds that they took.
+    pub seconds: f64,
+}
+
+/// A machine, for whoever reads the cells without its file.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// The name of its file.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Constants that were fitted to cells of the baseline.
+    pub fitted: Vec<String>,
+}
+
+/// A figure that the document has no other for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Supposed {
+    /// What is changed, and for how many tasks.
+    pub row: String,
+    /// What is measured, with its unit.
+    pub column: String,
+    /// As the document's machine is.
+    pub before: f64,
+    /// With the change.
+    pub after: f64,
+}
+
+/// What a change of a constant by a fifth moves, in points: the prediction then less what it is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Moved {
+    /// The name of the machine's file.
+    pub machine: String,
+    /// The constant.
+    pub constant: String,
+    /// The cell's row.
+    pub row: String,
+    /// The cell's column.
+    pub column: String,
+    /// With four fifths of the constant.
+    pub lower: f64,
+    /// With six fifths.
+    pub higher: f64,
+}
