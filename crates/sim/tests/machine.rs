@@ -3,6 +3,7 @@
 
 use quarry_sim::{Barrier, Costs, Outcome, Placement, Simulation, Topology, Waiting, task};
 use quarry_sys::lock::CountedLock;
+use quarry_sys::primitive::effort::{self, Effort};
 use std::cell::RefCell;
 
 fn contend(seed: u64) -> Outcome {
@@ -121,4 +122,64 @@ fn try_locks_see_who_holds_the_lock() {
         });
         simulation.run().expect("it ends");
     }
+}
+
+/// Four tasks on two cores of two threads: two CPUs busy, then four.
+#[test]
+fn work_takes_longer_where_clocks_fall_and_threads_share_a_core() {
+    let topology = Topology { threads: 2, ..Topology::new(1, 2) };
+    let costs = Costs { ghz: vec![4.0, 2.0], smt_slowdown: 1.5, ..Costs::none() };
+    let time_of = |cpus: &[u32]| {
+        let mut simulation = Simulation::new(topology.clone(), costs.clone(), 0);
+        for cpu in cpus {
+            simulation.spawn(Placement::Cpu(*cpu), || task::compute(1_000));
+        }
+        simulation.run().expect("it ends").time_ns
+    };
+    assert_eq!(time_of(&[0]), 1_000);
+    assert_eq!(time_of(&[0, 1]), 2_000, "half the clock");
+    assert_eq!(time_of(&[0, 2]), 3_000, "half the clock, and one core");
+    assert_eq!(time_of(&[0, 1, 2, 3]), 3_000);
+}
+
+#[test]
+fn whoever_measures_disturbs_nobody() {
+    let costs = Costs { ghz: vec![4.0, 2.0], ..Costs::default() };
+    let lock = CountedLock::new(0u64);
+    let mut seen = Vec::new();
+    let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
+    let (looks, shared) = (&mut seen, &lock);
+    simulation.spawn(Placement::Outside, move || {
+        for _ in 0..5 {
+            task::sleep(10_000);
+            looks.push((task::cpu(), task::busy_ns(), shared.stats().acquisitions));
+        }
+    });
+    let shared = &lock;
+    simulation.spawn(Placement::Cpu(0), move || {
+        for _ in 0..10 {
+            task::compute(1_000);
+            task::order();
+            *shared.lock() += 1;
+        }
+    });
+    let outcome = simulation.run().expect("it ends");
+    assert_eq!((task::cpus(), outcome.busy_ns.len()), (1, 1));
+    assert!(outcome.busy_ns[0] < 11_500, "full clock, and no line is taken away: {outcome:?}");
+    assert!(seen.iter().all(|(cpu, ..)| *cpu == 1), "{seen:?}");
+    let (_, busy_ns, acquisitions) = seen[4];
+    assert_eq!((busy_ns, acquisitions), (outcome.busy_ns[0], 10));
+    assert!(seen.is_sorted_by_key(|(_, busy_ns, _)| *busy_ns), "{seen:?}");
+}
+
+#[test]
+fn efforts_take_what_the_machine_says() {
+    let costs = Costs { zone_block_ns: 2.5, lru_page_ns: 4.0, ..Costs::none() };
+    let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
+    simulation.spawn(Placement::Same, || {
+        effort::spend(Effort::ZoneBlock, 10);
+        effort::spend(Effort::LruPage, 3);
+        effort::spend(Effort::SlabSlow, 7);
+    });
+    assert_eq!(simulation.run().expect("it ends").time_ns, 25 + 12);
 }
