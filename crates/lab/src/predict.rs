@@ -18,8 +18,9 @@ const NAME: &str = "quarry-predict";
 /// `quarry lab predict ...`
 #[derive(Args)]
 pub struct PredictArgs {
-    /// The document: 000 (`UDP_STREAM`, hackbench), 002 (`TCP_RR`) or 004 (page faults).
-    #[arg(value_parser = ["000", "002", "004"])]
+    /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, of which there are
+    /// suppositions only), 002 (`TCP_RR`) or 004 (page faults).
+    #[arg(value_parser = ["000", "001", "002", "004"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
     #[arg(long)]
@@ -130,9 +131,10 @@ fn table(cells: &[Cell]) -> String {
 
 /// The cells, and below them what the document supposes without a figure.
 fn tables(printed: &Printed) -> String {
-    let mut text = table(&printed.cells);
+    let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
     if !printed.suppositions.is_empty() {
-        text += &format!("\n{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
+        text += if text.is_empty() { "" } else { "\n" };
+        text += &format!("{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
     }
     for Supposed { row, column, before, after } in &printed.suppositions {
         let (before, after) = (figure(*before), figure(*after));
@@ -208,6 +210,22 @@ mod tests {
         assert!(text.contains("705533       698391    -1.0 fitted\n"), "{text}");
         assert!(text.contains("-46.0 withdrawn\n"), "{text}");
         assert!(text.ends_with("0 of 1 predictions lie within 5 points\n"), "{text}");
+    }
+
+    #[test]
+    fn suppositions_stand_below_the_cells_or_alone() {
+        let supposed = Supposed {
+            row: "64 threads, ranges locked".to_owned(),
+            column: "thread speedup".to_owned(),
+            before: 3.3,
+            after: 92.7,
+        };
+        let mut printed = Printed { suppositions: vec![supposed], ..Printed::default() };
+        let alone = tables(&printed);
+        assert!(alone.starts_with("supposed") && alone.ends_with("3.3         92.7\n"), "{alone}");
+        printed.cells = cells();
+        let below = tables(&printed);
+        assert_eq!(below, format!("{}\n{alone}", table(&printed.cells)));
     }
 
     #[test]

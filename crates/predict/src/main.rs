@@ -7,6 +7,7 @@
 //! faults        document 004
 //! transactions  document 002
 //! messages      document 000
+//! truncation    document 001, of which there is no figure to predict
 //! counters      counts of two CPUs, to compare with real ones
 //! predict       the command line
 //! ```
@@ -22,6 +23,7 @@ mod messages;
 mod predict;
 mod run;
 mod transactions;
+mod truncation;
 
 fn main() -> std::process::ExitCode {
     predict::main()

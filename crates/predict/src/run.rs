@@ -102,23 +102,35 @@ impl Run<'_> {
     /// # Errors
     /// A variant that does not exist, or something that did not hold at the end.
     pub(crate) fn replay(&self) -> Result<Replayed> {
-        let policies: Policies = self.policies.parse()?;
-        let topology = self.machine.topology();
-        let declared = Declared {
-            cpus: topology.cpus(),
-            memory: self.machine.gib << 30,
-            nodes: self.machine.nodes,
-            budget: 0,
-        };
-        let mut result = None;
-        let mut simulation = Simulation::new(topology, self.machine.costs()?, SEED);
-        let seen = &mut result;
-        simulation.spawn(Placement::Outside, move || {
-            let replayed = policies.replay(declared, OnStack { run: self });
-            *seen = Some(replayed.and_then(|it| it.map_err(|fault| anyhow!(fault))));
-        });
-        let outcome = host::run_on(&OnMachine, || simulation.run())?;
-        EVENTS.fetch_add(outcome.events, Relaxed);
-        result.ok_or_else(|| anyhow!("the replay has not ended"))?
+        on_machine(self.machine, self.policies, OnStack { run: self })
     }
+}
+
+/// Runs a replay on a stack of these policies, on a machine, to its end in simulated time.
+///
+/// # Errors
+/// A variant that does not exist, or something that did not hold at the end.
+pub(crate) fn on_machine<T>(
+    machine: &MachineFile,
+    policies: &str,
+    replay: impl Replay<Output = Result<T, String>>,
+) -> Result<T> {
+    let policies: Policies = policies.parse()?;
+    let topology = machine.topology();
+    let declared = Declared {
+        cpus: topology.cpus(),
+        memory: machine.gib << 30,
+        nodes: machine.nodes,
+        budget: 0,
+    };
+    let mut result = None;
+    let mut simulation = Simulation::new(topology, machine.costs()?, SEED);
+    let seen = &mut result;
+    simulation.spawn(Placement::Outside, move || {
+        let replayed = policies.replay(declared, replay);
+        *seen = Some(replayed.and_then(|it| it.map_err(|fault| anyhow!(fault))));
+    });
+    let outcome = host::run_on(&OnMachine, || simulation.run())?;
+    EVENTS.fetch_add(outcome.events, Relaxed);
+    result.ok_or_else(|| anyhow!("the replay has not ended"))?
 }

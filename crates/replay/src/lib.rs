@@ -5,6 +5,7 @@
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
 //! solo      tasks that allocate and free by themselves
+//! truncation  one task fills a file, another one truncates it
 //! stage     where threads meet the one that measures them
 //! worker    a process that walks a path
 //! queue     what a receiver reads from
@@ -39,4 +40,5 @@ pub mod stack;
 mod stack_files;
 pub mod stage;
 pub mod timed;
+pub mod truncation;
 mod worker;

@@ -1,0 +1,64 @@
+//! Document 001: what truncation costs where a CPU of another node has filled the file. The
+//! document gives times of whole benchmarks on machines that it does not name; what it supposes is
+//! that pages of remote nodes are what makes its gains large.
+
+use crate::machine::MachineFile;
+use crate::run::on_machine;
+use anyhow::Result;
+use quarry_predict::Supposed;
+use quarry_replay::file_cache::FileCache;
+use quarry_replay::stack::Replay;
+use quarry_replay::truncation::Truncation;
+use std::time::Duration;
+
+/// The machine's file: any of two sockets will do, and this one is of the document's years.
+pub(crate) const MACHINE: &str = "004";
+
+/// The document's kernels, by the rungs of its ladder.
+const KERNELS: [&str; 4] = ["vanilla", "jan", "oneirq", "mel"];
+
+/// Pages of a file, as sparsetruncate has them.
+const PAGES: u64 = 1_024;
+
+/// A truncation on its way to a stack.
+struct OnStack(Truncation);
+
+impl Replay for OnStack {
+    type Output = Result<Duration, String>;
+
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+        let took = self.0.run(memory);
+        memory.check_at_end()?;
+        Ok(took)
+    }
+}
+
+/// Nanoseconds of a page, where `filler` has brought it in and `truncater` drops it.
+fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) -> Result<f64> {
+    let (filler, truncater) = (filler as usize, truncater as usize);
+    let work = Truncation { pages: PAGES, warm_ups: 2, filler, truncater };
+    let took = on_machine(machine, policies, OnStack(work))?;
+    Ok(took.as_nanos() as f64 / PAGES as f64)
+}
+
+/// Truncation by who has filled the file, kernel by kernel.
+pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
+    let topology = machine.topology();
+    let other_core = (1..topology.cpus()).find(|cpu| topology.socket_of(*cpu) == 0);
+    let remote = (1..topology.cpus()).find(|cpu| topology.socket_of(*cpu) != 0);
+    let fillers = [("another core", other_core), ("another node", remote)];
+    let mut all = Vec::new();
+    for kernel in KERNELS {
+        let before = per_page(machine, kernel, 0, 0)?;
+        for (who, filler) in fillers {
+            let Some(filler) = filler else { continue };
+            all.push(Supposed {
+                row: format!("{kernel}, filled by {who}"),
+                column: "ns a page truncated".to_owned(),
+                before,
+                after: per_page(machine, kernel, filler, 0)?,
+            });
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,69 @@
+//! Truncation of a file whose pages another CPU has brought into the page cache: that other CPU, or
+//! its node, has the lines of their descriptors, lists and index.
+
+use crate::file_cache::FileCache;
+use crate::host::{self, Moment, spawn};
+use std::time::Duration;
+
+/// Who fills a file and who truncates it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// Pages of the file.
+    pub pages: u64,
+    /// Times that the file is filled and truncated before the time is taken.
+    pub warm_ups: u32,
+    /// The CPU of the task that reads all pages.
+    pub filler: usize,
+    /// The CPU of the task that truncates the file.
+    pub truncater: usize,
+}
+
+impl Truncation {
+    /// The time of the last truncation. O(pages), times all.
+    ///
+    /// # Panics
+    /// If there is no memory left, or a CPU is not ours to use.
+    pub fn run<M: FileCache>(self, memory: &M) -> Duration {
+        let mapping = memory.create_mapping();
+        let mut took = Duration::ZERO;
+        for _ in 0..=self.warm_ups {
+            on_cpu(self.filler, || {
+                for index in 0..self.pages {
+                    let mut filled = false;
+                    memory.read(mapping, index, &mut |_| filled = true, &mut |_| ());
+                    assert!(filled, "page {index} is read again after a truncation");
+                }
+            });
+            took = on_cpu(self.truncater, || {
+                let start = Moment::now();
+                memory.truncate(mapping, 0);
+                start.elapsed()
+            });
+        }
+        memory.destroy_mapping(mapping);
+        took
+    }
+}
+
+/// What a task on this CPU returns.
+fn on_cpu<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
+    host::scope(|scope| match spawn(scope, &[cpu], 0, work).join() {
+        Ok(result) => result,
+        Err(_) => panic!("a task of a replay panicked"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_cache::tests::Naive;
+    use crate::memory::KernelMemory;
+
+    #[test]
+    fn files_are_filled_anew_and_leave_nothing() {
+        let memory = Naive::default();
+        let work = Truncation { pages: 100, warm_ups: 2, filler: 0, truncater: 0 };
+        work.run(&memory);
+        assert_eq!(memory.check_at_end(), Ok(()));
+    }
+}
