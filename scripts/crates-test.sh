@@ -12,6 +12,9 @@ for manifest in crates/*/Cargo.toml; do
 done
 echo "packages: ${packages[*]}"
 trap 'rm -rf "$target/crates"' EXIT
+# Cargo unpacks each package below a name that stands for this folder and the version, and never
+# looks again whether it is the same: what an earlier run has left there goes first.
+rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/quarry-*
 cargo package --allow-dirty --target-dir "$target/crates" "${packages[@]}"
 # The folder below the packages holds what was compiled.
 ls "$target"/crates/package/*.crate

@@ -35,7 +35,7 @@ fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
         tasks: threads,
         cpus: (0..machine.topology().cpus() as usize).collect(),
         warm_up_us: 20_000,
-        measured_us: 60_000,
+        measured_us: 400_000,
     };
     let replayed = run.replay()?;
     Ok(replayed.sent as f64 * 1e9 / replayed.wall_ns as f64)

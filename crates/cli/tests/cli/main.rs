@@ -4,6 +4,7 @@ mod advise;
 mod cache_hit;
 mod compare;
 mod deciding;
+mod fragmentation;
 mod lab;
 mod libraries;
 mod live;

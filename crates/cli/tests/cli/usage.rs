@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// What one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 30] = [
+const OF_ONE: [(&str, &str, &str); 34] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -42,6 +42,10 @@ const OF_ONE: [(&str, &str, &str); 30] = [
     ("zone", "--only=bogus", "no row --only bogus; "),
     ("zone", "--variants=order1", "no variant --variants order1; "),
     ("zone", "--variants=zone,zone", "zone is named twice"),
+    ("fragmentation", "--variants=order1", "no variant --variants order1; "),
+    ("fragmentation", "--variants=order0,order0", "order0 is named twice"),
+    ("fragmentation", "--mib=300", "'300'"),
+    ("fragmentation", "--hours=0", "'0'"),
     ("real-programs", "--only=bogus", "bogus"),
     ("idle-return", "--survivors=x", "'x'"),
     ("idle-return", "--sizes=bogus", "'bogus'"),

@@ -9,6 +9,7 @@ mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
+mod fragmentation;
 mod growth;
 mod idle_return;
 mod malloc_patterns;
@@ -42,6 +43,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<churn::Churn>(),
     Entry::of::<cache_hit::CacheHit>(),
     Entry::of::<zone::Zone>(),
+    Entry::of::<fragmentation::Fragmentation>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),

@@ -1,0 +1,172 @@
+//! Quarry's zones and page lists by themselves, as a variant of the experiment has them.
+
+use anyhow::{Context, Result, anyhow};
+use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::{
+    AllocFlags, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest, PcpPolicy,
+};
+use quarry_sys::os::Linux;
+use quarry_sys::percpu::SlotIndex;
+use serde::{Deserialize, Serialize};
+
+/// Frames of a group, where kernel objects are contained in one: 128 MiB.
+const GROUP_FRAMES: u32 = (128 << 20) / FRAME_BYTES as u32;
+
+/// What is changed about the memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    /// The page policy, by its name.
+    pub(crate) lists: String,
+    /// True if requests say of which migratetype they are; else all are movable.
+    pub(crate) types: bool,
+    /// True if requests that cannot wait may use the reserve of high orders.
+    pub(crate) reserve: bool,
+    /// True if slabs come from a group of 128 MiB as long as it has room, and other pages from the
+    /// other groups.
+    pub(crate) contained: bool,
+}
+
+impl Variant {
+    /// The variant of a name: `one-type`, `no-reserve`, `contained`, or a page policy. The first
+    /// three have the lists of `default`.
+    pub(crate) fn named(name: &str, default: &str) -> Option<(Self, String)> {
+        let of = |lists: &str| Self {
+            name: name.to_owned(),
+            lists: lists.to_owned(),
+            types: true,
+            reserve: true,
+            contained: false,
+        };
+        Some(match name {
+            "one-type" => {
+                (Self { types: false, ..of(default) }, "every request is movable".to_owned())
+            }
+            "no-reserve" => {
+                let about = "requests that cannot wait have no reserve of high orders";
+                (Self { reserve: false, ..of(default) }, about.to_owned())
+            }
+            "contained" => {
+                let about = "slabs come from a group of 128 MiB of their own while it has room";
+                (Self { contained: true, ..of(default) }, about.to_owned())
+            }
+            _ => {
+                let known = PAGE_POLICIES.iter().find(|known| known.name == name)?;
+                (of(name), format!("page lists: {}", known.about))
+            }
+        })
+    }
+}
+
+/// Names of variants that are no page policies.
+pub(crate) const CHANGES: [&str; 3] = ["one-type", "no-reserve", "contained"];
+
+/// A block in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    slot: SlotIndex,
+    pfn: Pfn,
+    order: Order,
+}
+
+impl Block {
+    pub(super) fn frames(self) -> u32 {
+        self.order.frames()
+    }
+}
+
+/// The memory.
+pub(super) struct Memory {
+    pages: PageAllocator,
+    variant: Variant,
+    nodes: u32,
+    frames: u32,
+}
+
+impl Memory {
+    /// One of `frames` frames. Groups are nodes of it.
+    ///
+    /// # Errors
+    /// What the operating system refuses, or a memory that has no two whole groups.
+    pub(super) fn build(variant: &Variant, frames: u32) -> Result<Self> {
+        let known = PcpPolicy::named(&variant.lists);
+        let pcp = known.with_context(|| format!("no page policy is called {}", variant.lists))?;
+        let nodes = if variant.contained { frames / GROUP_FRAMES } else { 1 };
+        anyhow::ensure!(
+            nodes >= 1 && frames.is_multiple_of(nodes) && (!variant.contained || nodes >= 2),
+            "{frames} frames are not two or more groups of {GROUP_FRAMES}"
+        );
+        let mut config = PageConfig {
+            // An allocator does without the first pageblocks of its window.
+            reserve_bytes: 2 * frames as usize * FRAME_BYTES,
+            initial_frames: frames / nodes,
+            grow: false,
+            pcp,
+            ..StackOptions::default().pages
+        };
+        config.declare(Machine { cpus: nodes, frames, nodes: nodes as u8 });
+        let pages = PageAllocator::build(&Linux, &config, nodes);
+        let pages = pages.map_err(|error| anyhow!("the memory cannot be built: {error:?}"))?;
+        Ok(Self { pages, variant: variant.clone(), nodes, frames })
+    }
+
+    /// Takes a block; `None` where there is none within the watermarks of the request.
+    pub(super) fn take(&self, order: u8, of: MigrateType, waits: bool) -> Option<Block> {
+        let is_slab = of != MigrateType::Movable;
+        // Slabs have the first group first, all others the last.
+        let node = if is_slab { 0 } else { self.nodes - 1 };
+        let flags = AllocFlags {
+            min_reserve: !waits,
+            non_block: !waits,
+            high_atomic: !waits && order > 0 && self.variant.reserve,
+        };
+        let migratetype = if self.variant.types { of } else { MigrateType::Movable };
+        let (slot, order) = (SlotIndex(node), Order::new(order));
+        let request = PageRequest { order, migratetype, flags, node: NodeId(node as u8) };
+        let page = self.pages.alloc(slot, request)?;
+        Some(Block { slot, pfn: page.pfn, order })
+    }
+
+    /// Gives a block back.
+    pub(super) fn put(&self, block: Block) {
+        self.pages.free(block.slot, block.pfn, block.order);
+    }
+
+    /// Frames that are free, those on lists of CPUs among them.
+    pub(super) fn free(&self) -> u32 {
+        let zones = self.pages.zones();
+        zones.all().map(|zone| zone.free() + zones.frames_in_pcp(zone.node())).sum()
+    }
+
+    /// The part of the free frames that lies in free blocks of `order` and above.
+    pub(super) fn available(&self, order: u8) -> f64 {
+        let free = self.free();
+        if free == 0 {
+            return 0.0;
+        }
+        let in_blocks = |zone: &quarry_core::zone::Zone| {
+            let stats = zone.stats();
+            let of_order = |(order, row): (usize, &[u32; 4])| row.iter().sum::<u32>() << order;
+            let blocks: u32 =
+                stats.nr_free.iter().enumerate().skip(order.into()).map(of_order).sum();
+            // Extents are whole pageblocks.
+            blocks + stats.in_extents
+        };
+        let usable: u32 = self.pages.zones().all().map(in_blocks).sum();
+        f64::from(usable) / f64::from(free)
+    }
+
+    /// Checks that all frames are free and that the equations of the memory hold.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub(super) fn check_at_end(&self) -> Result<()> {
+        self.pages.drain_all();
+        self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;
+        let free = self.free();
+        anyhow::ensure!(free == self.frames, "{free} of {} frames came back", self.frames);
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! `fragmentation`: how much of what is free lies in blocks of high orders, over a simulated day.
+
+use super::plan::{Lab, Plan, Staged};
+use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_core::pcp::PAGE_POLICIES;
+use quarry_harness::destination;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{self, Work, WorkKind};
+use quarry_harness::nearest;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::picture::{Course, Picture};
+use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::by_variant;
+use quarry_harness::usage::Usage;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The policy that the library starts with, and the baseline where none is named.
+const DEFAULT: &str = "v6.18";
+/// The only workload.
+const DAY: &str = "day";
+
+/// How much of what is free lies in blocks of high orders, over a simulated day.
+///
+/// Nothing is behind the frames, and no time passes but that of the load: slabs, inodes, programs,
+/// files in the page cache, packets that cannot wait, rings of drivers and huge pages come and go
+/// by a seed for a day of simulated seconds. Every minute the zone is looked at: which part of the
+/// free memory lies in free blocks of orders 3, 4 and 9 and above. The table has the means of the
+/// second half, and how many requests of these orders were served.
+///
+/// A variant is a page policy, or the default one with a change: `one-type` (all requests movable),
+/// `no-reserve` (no high-atomic reserve), `contained` (slabs in a group of 128 MiB of their own
+/// while that has room). Every round has a seed of its own, the same for all variants.
+#[derive(Args)]
+pub(super) struct Fragmentation {
+    #[command(flatten)]
+    common: Common<Fragmentation>,
+    /// The memory, in MiB; at least two groups of 128 MiB.
+    #[arg(long, default_value = "512",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("256")),
+          value_parser = clap::builder::PossibleValuesParser::new(["256", "512", "1024"]))]
+    mib: String,
+    /// Hours of simulated time.
+    #[arg(long, default_value = "24",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+          value_parser = clap::value_parser!(u32).range(1..=168))]
+    hours: u32,
+    /// Write pictures of availability over time into a folder: fragmentation-3.svg and so on.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+impl Defaults for Fragmentation {
+    const VARIANTS: &'static str = "v6.18,order0,v2016,one-type,no-reserve,contained";
+    const SAMPLES: &'static str = "3";
+    const QUICK_SAMPLES: &'static str = "1";
+}
+
+/// The variants of these names, with a description of each.
+fn variants(names: &[String]) -> Result<Vec<(Memory, String)>> {
+    let is_twice = |(index, name): &(usize, &String)| names[..*index].contains(name);
+    if let Some((_, name)) = names.iter().enumerate().find(is_twice) {
+        bail!(Usage(format!("--variants: {name} is named twice")));
+    }
+    names.iter().map(|name| variant(name)).collect()
+}
+
+fn variant(name: &str) -> Result<(Memory, String)> {
+    let names = || CHANGES.into_iter().chain(PAGE_POLICIES.iter().map(|known| known.name));
+    Memory::named(name, DEFAULT).ok_or_else(|| {
+        nearest::unknown("variant --variants", name, &names().collect::<Vec<&str>>())
+    })
+}
+
+fn metrics() -> Vec<Metric> {
+    let part = |name: String| Metric::new(&name, "%", Direction::Higher, &name).digits(1);
+    let mut all: Vec<Metric> = LOOKED_AT.map(|order| part(available(order))).into();
+    all.extend(LOOKED_AT.map(|order| part(served(order))));
+    all[0] = part(available(LOOKED_AT[0])).primary();
+    all
+}
+
+impl Plan for Fragmentation {
+    const NAME: &'static str = "fragmentation";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<DaySample>());
+
+    fn stage(self, _lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        if let Some(folder) = &self.svg {
+            destination::folder("--svg", folder)?;
+        }
+        let found = variants(&self.common.variants)?;
+        let names: Vec<&str> = found.iter().map(|(memory, _)| memory.name.as_str()).collect();
+        let baseline = self.common.baseline(&names, DEFAULT)?.to_owned();
+        let variants = found.iter().map(|(memory, about)| Variant::new(&memory.name, about));
+        let variants: Vec<Variant> = variants.collect();
+        let workloads = vec![Workload::new(DAY, Verify::PerOperation(1))];
+        self.common.check_early()?;
+        let (mib, hours) = (self.mib.parse().context("--mib")?, self.hours);
+        let sampler = move |key: SampleKey| {
+            let (memory, _) = &found[key.variant];
+            let seed = u64::from(key.round) + 1;
+            let sample = DaySample { variant: memory.clone(), mib, hours, seed };
+            Ok(launch::sample(&sample.order(), None, &[])?.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = format!("{hours} hours of simulated time over {mib} MiB in a fresh process.");
+        let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        let plan = plan.option("mib", mib).option("hours", hours);
+        Ok(Some(Staged::new(plan, move |run, out| self.print(run, out))))
+    }
+}
+
+impl Fragmentation {
+    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
+        writeln!(out, "Medians of {} days:\n", run.meta.rounds)?;
+        writeln!(out, "{}", by_variant(run, DAY, "memory").text())?;
+        let Some(folder) = &self.svg else { return Ok(()) };
+        for order in LOOKED_AT {
+            let path = folder.join(format!("fragmentation-{order}.svg"));
+            fs::write(&path, picture(order, run).svg()?)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Availability over time, the first day of each variant.
+fn picture(order: u8, run: &Run) -> Picture {
+    let lines = run.meta.variants.iter().filter_map(|variant| {
+        let cell = Cell { workload: DAY, tasks: 1, variant: &variant.name };
+        let sample = run.samples_of(cell).next()?;
+        let looks = sample.measurement.as_ref()?.series.get(&course(order))?;
+        let point = |(minute, look): (usize, &u64)| (minute as f64 / 60.0, *look as f64 / 10.0);
+        Some(Course {
+            name: variant.name.clone(),
+            points: looks.iter().enumerate().map(point).collect(),
+        })
+    });
+    Picture {
+        title: format!("Free memory in blocks of order {order} and above"),
+        x: "hours",
+        y: "% of free memory",
+        lines: lines.collect(),
+    }
+}
