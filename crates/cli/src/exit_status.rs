@@ -2,6 +2,7 @@
 
 use quarry_harness::Usage;
 use quarry_harness::merge::Missing;
+use std::fmt;
 use std::io::{self, Write};
 
 /// Exit status where something is wrong with how the command was called; nothing has run. The same
@@ -13,6 +14,21 @@ const EXIT_FAILURE: i32 = 1;
 /// Exit status of `quarry lab merge` where shards are missing or were not finished: those that it
 /// names can be taken again.
 const EXIT_MISSING: i32 = 3;
+
+/// Exit status of a failure of `quarry` itself where it was to start a program, as `env`, `nohup`
+/// and `timeout` have it.
+const EXIT_OWN_FAILURE: i32 = 125;
+
+/// Exit status of a command that starts a program, where the failure is its own.
+pub(crate) fn of_own_failure(error: &anyhow::Error) -> i32 {
+    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
+}
+
+/// Says something beside what the program prints that `quarry VERB` starts. With standard error
+/// closed or full the program runs all the same.
+pub(crate) fn say(verb: &str, message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "quarry {verb}: {message}");
+}
 
 /// Exit status of a result, whose error is printed.
 pub(crate) fn report(result: anyhow::Result<()>) -> i32 {

@@ -1,6 +1,6 @@
 //! `quarry record`: what a program asks of malloc, call by call.
 
-use crate::exit_status::EXIT_USAGE;
+use crate::exit_status::{of_own_failure, say};
 use crate::library::{self, LibraryError};
 use crate::program::CommandLine;
 use anyhow::{Context, bail};
@@ -12,13 +12,15 @@ use quarry_trace::{Trace, TraceError};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// The command's word, before what it says.
+const VERB: &str = "record";
 /// The shared object that writes traces.
 const RECORDER: &str = "libquarry_recorder.so";
 
@@ -48,23 +50,15 @@ fn bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("accepted: {least} or more bytes, such as 64M or 1G"))
 }
 
-/// Exit status where the program could not be recorded, as `env` and `timeout` have it.
-const EXIT_OWN_FAILURE: i32 = 125;
-
 /// Runs the program and says what was recorded; returns the exit status.
 pub(crate) fn run(args: &RecordArgs) -> i32 {
     match record(args) {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         Err(error) => {
-            say(format_args!("{error:#}"));
-            if Usage::is_cause_of(&error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
+            say(VERB, format_args!("{error:#}"));
+            of_own_failure(&error)
         }
     }
-}
-
-fn say(message: std::fmt::Arguments<'_>) {
-    // With standard error closed or full the program runs all the same.
-    let _ = writeln!(io::stderr(), "quarry record: {message}");
 }
 
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
@@ -88,10 +82,13 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let status = command.status().with_context(|| format!("{name} cannot be started"))?;
     let all = traces(&trace)?;
     if all.is_empty() {
-        say(format_args!(
-            "nothing was recorded: {name} is static, set-user-ID, or ended before it began; \
+        say(
+            VERB,
+            format_args!(
+                "nothing was recorded: {name} is static, set-user-ID, or ended before it began; \
              `quarry run` says which"
-        ));
+            ),
+        );
     }
     all.iter().try_for_each(|trace| finish(trace))?;
     Ok(status)
@@ -112,11 +109,14 @@ fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
         Err(error) => bail!(Usage(format!("--output {}: {error}", output.display()))),
         Ok(_) => {}
     }
-    match Trace::read(&trace) {
-        Ok(_) | Err(TraceError::Damaged { .. } | TraceError::Version { .. }) => {}
-        Err(error) => bail!(Usage(format!("--output: {error}; it stays as it is"))),
+    let all = traces(&trace)?;
+    for earlier in &all {
+        match Trace::check(earlier) {
+            Ok(()) | Err(TraceError::Version { .. }) => {}
+            Err(error) => bail!(Usage(format!("--output: {error}; it stays as it is"))),
+        }
     }
-    for earlier in traces(&trace)? {
+    for earlier in all {
         fs::remove_file(&earlier).with_context(|| earlier.display().to_string())?;
     }
     Ok(trace)
@@ -148,21 +148,27 @@ fn finish(path: &Path) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file_bytes(trace.chunks) as u64).with_context(|| path.display().to_string())?;
     let (calls, bytes) = (trace.calls(), trace.chunks * CHUNK_BYTES);
-    say(format_args!(
-        "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
-        path.display(),
-        trace.threads.len(),
-        trace.command,
-        bytes as f64 / 1048576.0,
-        trace.event_bytes as f64 / calls.max(1) as f64,
-    ));
-    if trace.lost > 0 {
-        say(format_args!(
-            "{}: {} further calls are missing: the trace was full (--limit), or signal handlers \
-             made them",
+    say(
+        VERB,
+        format_args!(
+            "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
             path.display(),
-            trace.lost
-        ));
+            trace.threads.len(),
+            trace.command,
+            bytes as f64 / 1048576.0,
+            trace.event_bytes as f64 / calls.max(1) as f64,
+        ),
+    );
+    if trace.lost > 0 {
+        say(
+            VERB,
+            format_args!(
+                "{}: {} further calls are missing: the trace was full (--limit), or signal handlers \
+             made them",
+                path.display(),
+                trace.lost
+            ),
+        );
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::layout::{
     COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, file_bytes,
 };
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// A file that is no trace, or none that this version reads.
@@ -89,6 +89,18 @@ impl Trace {
         let bytes = std::fs::read(path)
             .map_err(|error| TraceError::Unreadable { path: path.into(), error })?;
         File { path, bytes: &bytes }.trace()
+    }
+
+    /// Checks that `recorder` has written the file at `path`, by its header. O(1).
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), but for damages behind the header.
+    pub fn check(path: &Path) -> Result<(), TraceError> {
+        let unreadable = |error| TraceError::Unreadable { path: path.into(), error };
+        let mut header = Vec::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(HEADER_BYTES as u64).read_to_end(&mut header).map_err(unreadable)?;
+        File { path, bytes: &header }.check_header()
     }
 
     /// Calls of all threads.

@@ -46,9 +46,7 @@ impl RunDirectory {
         let written = self.samples.write_all(line.as_bytes());
         written.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
     }
-}
 
-impl RunDirectory {
     /// Opens the file once more to which samples are appended.
     pub(super) fn again(&self) -> Result<File> {
         Self::open(&self.place).with_context(|| self.place.display().to_string())

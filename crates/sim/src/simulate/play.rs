@@ -80,14 +80,14 @@ pub fn answer(question: &Question) -> Result<Answer> {
     question.topology.validate()?;
     question.costs.validate()?;
     let trace = Trace::read(&question.trace)?;
-    let whole = Program::of(&trace, usize::MAX);
-    let threads = whole.threads.len();
-    if threads == 0 {
-        bail!("{}: the trace has no calls", question.trace.display());
+    let program = Program::of(&trace, question.calls);
+    if program.calls() == 0 {
+        let trace = question.trace.display();
+        bail!("{trace}: the trace has no calls that can be played");
     }
+    // As many copies as with all of the trace, also where a part leaves a thread out.
+    let threads = trace.threads.iter().filter(|it| !it.events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
-    let program =
-        if question.calls < whole.calls() { Program::of(&trace, question.calls) } else { whole };
     let mut options = StackOptions::default();
     options.pages.declare(Declared {
         cpus: question.topology.cpus(),

@@ -16,8 +16,9 @@
 //! The model is sequentially consistent, and so is a simulated machine on one thread of the system:
 //! they find wrong interleavings, not wrong memory orders.
 //!
-//! Order of the files, each using only those before it: `access`, `effort`, `waited`; `product`,
-//! `model` or `simulated` (one of them is the module `backend`); `atomics` or `watched` (one of
+//! Order of the files, each using only those before it: `access`, `effort`, `waited`;
+//! `unannounced` (of the first two backends); `product`, `model` or `simulated` (one of them is the
+//! module `backend`); `atomics` or `watched` (one of
 //! them is the module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `announce`.
 
 mod access;
@@ -34,6 +35,8 @@ pub mod futex;
 pub mod task;
 pub mod timer;
 pub mod touch;
+#[cfg(not(quarry_sim))]
+mod unannounced;
 mod waited;
 
 pub use access::Access;

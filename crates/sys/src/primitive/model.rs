@@ -2,7 +2,10 @@
 //! Outside of a run of the checker everything happens at once.
 
 use super::access::Access;
-use super::waited::Waited;
+pub(super) use super::unannounced::{
+    lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins, sequence_ends, spend,
+    unseen,
+};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -132,41 +135,3 @@ pub(super) fn reads_zero(_address: usize) -> Option<bool> {
 
 /// See [`super::touch`]: what is used by plain loads and stores is no place to switch.
 pub(super) fn touch(_address: usize, _bytes: usize, _access: Access) {}
-
-/// See [`super::announce::lock_wanted`].
-#[inline(always)]
-pub(super) fn lock_wanted(_lock: usize) {}
-
-/// See [`super::announce::lock_waits`].
-#[inline(always)]
-pub(super) fn lock_waits(_lock: usize) -> Waited {
-    Waited::ByItself
-}
-
-/// See [`super::announce::lock_taken`].
-#[inline(always)]
-pub(super) fn lock_taken(_lock: usize) {}
-
-/// See [`super::announce::lock_released`].
-#[inline(always)]
-pub(super) fn lock_released(_lock: usize) -> bool {
-    false
-}
-
-/// See [`super::announce::unseen`].
-#[inline(always)]
-pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
-    body()
-}
-
-/// See [`super::announce::sequence_begins`].
-#[inline(always)]
-pub(super) fn sequence_begins(_slot: usize) {}
-
-/// See [`super::announce::sequence_ends`].
-#[inline(always)]
-pub(super) fn sequence_ends() {}
-
-/// See [`super::effort::spend`].
-#[inline(always)]
-pub(super) fn spend(_effort: super::effort::Effort, _count: usize) {}

@@ -1,6 +1,9 @@
 //! Behind the seam of products: the CPU and the kernel.
 
-use super::waited::Waited;
+pub(super) use super::unannounced::{
+    lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins, sequence_ends, spend,
+    unseen,
+};
 use core::sync::atomic::AtomicU32;
 
 /// See [`super::relax`].
@@ -152,41 +155,3 @@ pub(super) fn reads_zero(_address: usize) -> Option<bool> {
 /// See [`super::touch`]: a product's CPU sees for itself.
 #[inline(always)]
 pub(super) fn touch(_address: usize, _bytes: usize, _access: super::access::Access) {}
-
-/// See [`super::announce::lock_wanted`].
-#[inline(always)]
-pub(super) fn lock_wanted(_lock: usize) {}
-
-/// See [`super::announce::lock_waits`].
-#[inline(always)]
-pub(super) fn lock_waits(_lock: usize) -> Waited {
-    Waited::ByItself
-}
-
-/// See [`super::announce::lock_taken`].
-#[inline(always)]
-pub(super) fn lock_taken(_lock: usize) {}
-
-/// See [`super::announce::lock_released`].
-#[inline(always)]
-pub(super) fn lock_released(_lock: usize) -> bool {
-    false
-}
-
-/// See [`super::announce::unseen`].
-#[inline(always)]
-pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
-    body()
-}
-
-/// See [`super::announce::sequence_begins`].
-#[inline(always)]
-pub(super) fn sequence_begins(_slot: usize) {}
-
-/// See [`super::announce::sequence_ends`].
-#[inline(always)]
-pub(super) fn sequence_ends() {}
-
-/// See [`super::effort::spend`].
-#[inline(always)]
-pub(super) fn spend(_effort: super::effort::Effort, _count: usize) {}
