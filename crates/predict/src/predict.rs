@@ -146,6 +146,7 @@ impl Options {
                 printed.suppositions.extend(self.suppositions(name, &machine)?);
             }
         }
+        run::end_of_progress();
         printed.events = run::events();
         printed.seconds = start.elapsed().as_secs_f64();
         println!("{}", serde_json::to_string(&printed)?);

@@ -2,6 +2,7 @@
 
 use crate::machine::MachineFile;
 use anyhow::{Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::host::{self, Host};
 use quarry_replay::kernels::Scenario;
@@ -9,6 +10,7 @@ use quarry_replay::policies::Policies;
 use quarry_replay::stack::{Machine as Declared, Replay};
 use quarry_replay::stage::{Replayed, Scale};
 use quarry_sim::{Placement, Simulation, task};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -91,6 +93,17 @@ impl Replay for OnStack<'_> {
 /// Events of the machines of all runs of this process.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 
+/// Counts replays on a terminal. How many there will be depends on the document.
+static PROGRESS: LazyLock<ProgressBar> = LazyLock::new(|| {
+    let style = ProgressStyle::with_template("{spinner} {pos} replays, {elapsed}");
+    ProgressBar::new_spinner().with_style(style.expect("the template is one"))
+});
+
+/// Takes the count of replays off the terminal.
+pub(crate) fn end_of_progress() {
+    PROGRESS.finish_and_clear();
+}
+
 /// Events of the machines of all runs of this process: looks at shared memory, sleeps, wake-ups.
 pub(crate) fn events() -> u64 {
     EVENTS.load(Relaxed)
@@ -132,5 +145,6 @@ pub(crate) fn on_machine<T>(
     });
     let outcome = host::run_on(&OnMachine, || simulation.run())?;
     EVENTS.fetch_add(outcome.events, Relaxed);
+    PROGRESS.inc(1);
     result.ok_or_else(|| anyhow!("the replay has not ended"))?
 }
