@@ -19,8 +19,9 @@ const NAME: &str = "quarry-predict";
 #[derive(Args)]
 pub struct PredictArgs {
     /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, of which there are
-    /// suppositions only), 002 (`TCP_RR`) or 004 (page faults).
-    #[arg(value_parser = ["000", "001", "002", "004"])]
+    /// suppositions only), 002 (`TCP_RR`) or 004 (page faults); llfree: what others have published
+    /// of Linux's frame allocator on 26 cores.
+    #[arg(value_parser = ["000", "001", "002", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
     #[arg(long)]

@@ -8,6 +8,7 @@
 //! transactions  document 002
 //! messages      document 000
 //! truncation    document 001, of which there is no figure to predict
+//! bulk          what others have published of Linux's frame allocator
 //! counters      counts of two CPUs, to compare with real ones
 //! predict       the command line
 //! ```
@@ -15,6 +16,7 @@
 #[cfg(not(quarry_sim))]
 compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make build` sets it");
 
+mod bulk;
 mod counters;
 mod documents;
 mod faults;

@@ -1,7 +1,7 @@
 //! The command line: which document, and what of it.
 
 use crate::machine::MachineFile;
-use crate::{counters, faults, messages, run, transactions, truncation};
+use crate::{bulk, counters, faults, messages, run, transactions, truncation};
 use anyhow::{Context, Result, bail};
 use quarry_predict::{Cell, Moved, Printed, Shown, Supposed};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const USAGE: &str = "\
 quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--set CONSTANT=VALUE]..
-  DOCUMENT        000, 001, 002 or 004; `counters` for the counts of two CPUs
+  DOCUMENT        000, 001, 002 or 004; `llfree` for a cross-check, `counters` for the counts of two CPUs
   --calibrate     only the cells that constants were fitted to
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads";
@@ -71,14 +71,17 @@ impl Options {
             "000" => messages::MACHINES.map(|(name, _)| name).to_vec(),
             "001" => vec![truncation::MACHINE],
             "002" => vec![transactions::MACHINE],
+            bulk::MACHINE => vec![bulk::MACHINE],
             "004" => vec![faults::MACHINE],
-            other => bail!("no document {other}; accepted: 000, 001, 002, 004"),
+            other => bail!("no document {other}; accepted: 000, 001, 002, 004, llfree"),
         })
     }
 
     fn cells(&self, name: &str, machine: &MachineFile) -> Result<Vec<Cell>> {
         match (self.document.as_str(), self.calibrate) {
             ("001", _) => Ok(Vec::new()),
+            (bulk::MACHINE, true) => bulk::calibration(machine),
+            (bulk::MACHINE, false) => bulk::predict(machine),
             ("002", true) => transactions::calibration(machine),
             ("002", false) => transactions::predict(machine, self.only),
             ("004", true) => faults::calibration(machine),

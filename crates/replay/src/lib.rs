@@ -6,6 +6,7 @@
 //! crew      groups of senders and receivers that hand messages to each other
 //! solo      tasks that allocate and free by themselves
 //! truncation  one task fills a file, another one truncates it
+//! bulk      all tasks take blocks of pages at once
 //! stage     where threads meet the one that measures them
 //! worker    a process that walks a path
 //! queue     what a receiver reads from
@@ -22,6 +23,7 @@
 //! ```
 
 mod anonymous;
+pub mod bulk;
 pub mod costs;
 pub mod crew;
 pub mod file_cache;

@@ -6,6 +6,7 @@ use super::config::FreeListPolicy;
 use super::extent_list::Passed;
 use super::policy::COSTLY_ORDER;
 use super::request::{Page, PageRequest};
+use super::slow::MOST_LOST;
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
@@ -103,11 +104,17 @@ impl PageAllocator {
         let order = Order::covering(count).max(align);
         let migratetype = MigrateType::Movable;
         let ask = Ask { order, migratetype, flags: AllocFlags::default() };
-        // Where it cannot grow, what is left goes to those who may use the reserve.
-        if !self.zones.grow(node, &ask, Urgency::Low) {
-            return None;
+        for _ in 0..MOST_LOST {
+            // Where it cannot grow, what is left goes to those who may use the reserve.
+            if !self.zones.grow(node, &ask, Urgency::Low) {
+                return None;
+            }
+            let extent = self.zones.take_extent(node, count, align);
+            if extent.is_some() {
+                return extent;
+            }
         }
-        self.zones.take_extent(node, count, align)
+        None
     }
 
     /// Gives the frames behind the first `kept` of `held` ones back, which were taken by

@@ -4,9 +4,13 @@
 
 use super::allocator::PageAllocator;
 use super::request::{Page, PageRequest};
-use crate::frame::MAX_NODES;
+use crate::frame::{MAX_NODES, NodeId};
 use crate::zone::{Ask, Mark, Urgency};
 use quarry_sys::percpu::SlotIndex;
+
+/// Times that a request makes room and finds it taken by others, before it gives up
+/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+pub(super) const MOST_LOST: u32 = 16;
 
 impl PageAllocator {
     /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back what
@@ -19,15 +23,27 @@ impl PageAllocator {
         }
         let usual = Ask { flags: Default::default(), ..request.ask() };
         for node in self.zones.fallback_order(request.node) {
-            if !self.zones.flush_extents_for(node, usual.order) {
-                self.zones.grow(node, &usual, Urgency::Low);
-            }
-            let page = self.pcps.alloc(&self.zones, slot, node, &usual, Mark::Low);
+            let page = self.alloc_grown(slot, node, &usual);
             if page.is_some() {
                 return page;
             }
         }
         self.alloc_reserve(slot, request).or_else(|| self.alloc_last(slot, request))
+    }
+
+    /// Makes room above the low mark of a node and takes a block from there, again where others have
+    /// taken all that came before this request came to it: many CPUs that begin at once take their
+    /// batches from one step of growth.
+    fn alloc_grown(&self, slot: SlotIndex, node: NodeId, ask: &Ask) -> Option<Page> {
+        for _ in 0..MOST_LOST {
+            let has_room = self.zones.flush_extents_for(node, ask.order)
+                || self.zones.grow(node, ask, Urgency::Low);
+            let page = self.pcps.alloc(&self.zones, slot, node, ask, Mark::Low);
+            if page.is_some() || !has_room {
+                return page;
+            }
+        }
+        None
     }
 
     /// Serves a request that cannot wait: goes into the reserve, and makes blocks of extents, but
@@ -67,12 +83,18 @@ impl PageAllocator {
             zone.clear_boost();
         }
         self.flush_extents();
-        for node in self.zones.fallback_order(request.node) {
-            self.zones.grow(node, &request.ask(), Urgency::Last);
-        }
-        let page = self.alloc_reserve(slot, request);
-        if page.is_some() {
-            return page;
+        for _ in 0..MOST_LOST {
+            let mut has_room = false;
+            for node in self.zones.fallback_order(request.node) {
+                has_room |= self.zones.grow(node, &request.ask(), Urgency::Last);
+            }
+            let page = self.alloc_reserve(slot, request);
+            if page.is_some() {
+                return page;
+            }
+            if !has_room {
+                break;
+            }
         }
         while self
             .zones

@@ -1,0 +1,85 @@
+//! A cross-check: how Linux's frame allocator scales, by figures that others have published.
+//!
+//! L. Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation", USENIX ATC
+//! 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns in the place of 94, and
+//! those of 2 MiB take 27 times as long as on one core. Linux 6.0 has lists of orders 0 to 3 and 9.
+
+use crate::machine::MachineFile;
+use crate::run::on_machine;
+use anyhow::Result;
+use quarry_predict::Cell;
+use quarry_replay::bulk::Bulk;
+use quarry_replay::file_cache::FileCache;
+use quarry_replay::memory::Pages;
+use quarry_replay::stack::Replay;
+
+/// The machine's file, and what stands in the place of a document's number.
+pub(crate) const MACHINE: &str = "llfree";
+
+/// Linux 6.0: orders 0 to 3 and 9 on lists per CPU.
+const LINUX: &str = "slub-4.9+v5.18";
+
+/// Cores of the machine.
+const CORES: usize = 26;
+
+/// What was published: nanoseconds of 4 KiB on one core and on all, and the factor of 2 MiB.
+const SMALL_NS: [f64; 2] = [94.0, 984.0];
+const HUGE_TIMES: f64 = 27.0;
+
+/// Blocks of each core: what its lists hold many times over.
+const SMALL_BLOCKS: u32 = 2048;
+const HUGE_BLOCKS: u32 = 16;
+
+/// A replay on its way to a stack.
+struct OnStack(Bulk);
+
+impl Replay for OnStack {
+    type Output = Result<f64, String>;
+
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+        let cpus: Vec<usize> = (0..self.0.tasks).collect();
+        let ns = self.0.run(memory, &cpus);
+        memory.check_at_end()?;
+        Ok(ns)
+    }
+}
+
+/// Nanoseconds of a block.
+fn block_ns(machine: &MachineFile, order: u8, blocks: u32, tasks: usize) -> Result<f64> {
+    let pages = Pages { order, movable: true };
+    let work_ns = machine.value("block_ns") as u64;
+    on_machine(machine, LINUX, OnStack(Bulk { pages, tasks, blocks, work_ns }))
+}
+
+/// The cell that the work was fitted to.
+pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
+    let alone = block_ns(machine, 0, SMALL_BLOCKS, 1)?;
+    Ok(vec![Cell::figure("4 KiB, 1 core", "ns a block", SMALL_NS[0], alone).calibrated()])
+}
+
+/// All cells.
+pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
+    let mut cells = calibration(machine)?;
+    let all = block_ns(machine, 0, SMALL_BLOCKS, CORES)?;
+    cells.push(Cell::figure("4 KiB, 26 cores", "ns a block", SMALL_NS[1], all));
+    let alone = block_ns(machine, 9, HUGE_BLOCKS, 1)?;
+    let all = block_ns(machine, 9, HUGE_BLOCKS, CORES)?;
+    cells.push(Cell::figure("2 MiB, 26 cores", "times 1 core", HUGE_TIMES, all / alone));
+    Ok(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All cores begin at once, and take from each step by which the zone grows more than it has:
+    /// whoever finds nothing left makes it grow again, and nobody is refused.
+    #[test]
+    fn as_many_cores_as_want_get_their_blocks_from_a_zone_that_grows() {
+        let machine = MachineFile::named(MACHINE).unwrap();
+        for (order, blocks) in [(0, 512), (3, 64), (9, 4)] {
+            let ns = block_ns(&machine, order, blocks, CORES).unwrap();
+            assert!(ns >= machine.value("block_ns"), "order {order}: {ns}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Blocks in bulk: all tasks take blocks at once, each as many as its share, and then give them
+//! back. The benchmark by which frame allocators are compared (`bulk` of LLFree's).
+
+use crate::host::{self, Barrier, Moment, spawn};
+use crate::memory::{Buffer, KernelMemory, Pages};
+
+/// Who takes how many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    /// The kind of block.
+    pub pages: Pages,
+    /// Tasks, each on a CPU of its own.
+    pub tasks: usize,
+    /// Blocks of each task.
+    pub blocks: u32,
+    /// Nanoseconds that a task computes for each block, beside the allocator.
+    pub work_ns: u64,
+}
+
+impl Bulk {
+    /// Lets the tasks take and give back their blocks twice: the first time brings the memory in.
+    /// Returns the nanoseconds of a block that is taken the second time, in the mean of all tasks.
+    /// O(tasks * blocks).
+    ///
+    /// # Panics
+    /// If there is no memory left, or a CPU is not ours to use.
+    pub fn run<M: KernelMemory>(self, memory: &M, cpus: &[usize]) -> f64 {
+        let barrier = Barrier::new(self.tasks);
+        let took: Vec<u64> = host::scope(|scope| {
+            let tasks: Vec<_> = (0..self.tasks)
+                .map(|index| {
+                    let barrier = &barrier;
+                    spawn(scope, cpus, index, move || {
+                        self.round(memory, barrier);
+                        self.round(memory, barrier)
+                    })
+                })
+                .collect();
+            let mut took = Vec::new();
+            for task in tasks {
+                match task.join() {
+                    Ok(ns) => took.push(ns),
+                    Err(_) => panic!("a task of a replay panicked"),
+                }
+            }
+            took
+        });
+        let all = self.tasks as u64 * u64::from(self.blocks);
+        took.iter().sum::<u64>() as f64 / all as f64
+    }
+
+    /// Takes all blocks, returns the nanoseconds, and gives them back once all tasks have theirs.
+    fn round<M: KernelMemory>(self, memory: &M, barrier: &Barrier) -> u64 {
+        barrier.wait();
+        let start = Moment::now();
+        let take = |_| {
+            host::work(self.work_ns);
+            memory.alloc_pages(self.pages).expect("there is memory for all tasks")
+        };
+        let blocks: Vec<Buffer> = (0..self.blocks).map(take).collect();
+        let took = start.elapsed().as_nanos() as u64;
+        barrier.wait();
+        blocks.into_iter().for_each(|block| memory.free_pages(self.pages, block));
+        took
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tests::Uncached;
+
+    #[test]
+    fn all_blocks_come_back() {
+        let memory = Uncached::default();
+        let pages = Pages { order: 0, movable: true };
+        let bulk = Bulk { pages, tasks: 2, blocks: 100, work_ns: 0 };
+        assert!(bulk.run(&memory, &[]) > 0.0);
+        assert_eq!(memory.check_at_end(), Ok(()));
+    }
+}
