@@ -163,8 +163,8 @@ fn finish(path: &Path) -> anyhow::Result<()> {
         say(
             VERB,
             format_args!(
-                "{}: {} further calls are missing: the trace was full (--limit), or signal handlers \
-             made them",
+                "{}: {} further calls are missing: the trace was full (--limit), or signal \
+             handlers made them",
                 path.display(),
                 trace.lost
             ),

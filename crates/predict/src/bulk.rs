@@ -1,8 +1,9 @@
 //! A cross-check: how Linux's frame allocator scales, by figures that others have published.
 //!
-//! L. Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation", USENIX ATC
-//! 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns in the place of 94, and
-//! those of 2 MiB take 27 times as long as on one core. Linux 6.0 has lists of orders 0 to 3 and 9.
+//! L. Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation", USENIX
+//! ATC 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns in the place of 94,
+//! and those of 2 MiB take 27 times as long as on one core. Linux 6.0 has lists of orders 0 to 3
+//! and 9.
 
 use crate::machine::MachineFile;
 use crate::run::on_machine;

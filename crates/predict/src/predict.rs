@@ -9,7 +9,8 @@ use std::time::Instant;
 
 const USAGE: &str = "\
 quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--set CONSTANT=VALUE]..
-  DOCUMENT        000, 001, 002 or 004; `llfree` for a cross-check, `counters` for the counts of two CPUs
+  DOCUMENT        000, 001, 002 or 004; `llfree` for a cross-check; `counters` for the counts
+                  of two CPUs
   --calibrate     only the cells that constants were fitted to
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads";

@@ -31,8 +31,8 @@ impl PageAllocator {
         self.alloc_reserve(slot, request).or_else(|| self.alloc_last(slot, request))
     }
 
-    /// Makes room above the low mark of a node and takes a block from there, again where others have
-    /// taken all that came before this request came to it: many CPUs that begin at once take their
+    /// Makes room above the low mark of a node and takes a block from there; again, where others
+    /// have taken all of it before this request came to it: many CPUs that begin at once take their
     /// batches from one step of growth.
     fn alloc_grown(&self, slot: SlotIndex, node: NodeId, ask: &Ask) -> Option<Page> {
         for _ in 0..MOST_LOST {

@@ -3,10 +3,10 @@
 //!
 //! | who | orders | how many | for how long |
 //! |---|---|---|---|
-//! | slabs, unmovable | 0 to 3 | 70 a second | 95 % for 30 s, 5 % for 10 minutes to a day (Pareto) |
+//! | slabs, unmovable | 0 to 3 | 70 a second | 95 % 30 s, 5 % 10 minutes to a day (Pareto) |
 //! | inodes, reclaimable | 0, 1 | 10 a second | 10 minutes, or until they are reclaimed |
 //! | programs, movable | 0 | one in 30 s, of 1 to 32 MiB | 10 minutes |
-//! | files in the page cache, movable | 0 | 1 a second, of 8 to 64 pages | until they are reclaimed |
+//! | files in the page cache, movable | 0 | 1 a second, 8 to 64 pages | until reclaimed |
 //! | packets, unmovable, cannot wait | 0 to 3 | 64 at once, each second | the same second |
 //! | rings of drivers, unmovable | 4 | 1 a second | a minute |
 //! | huge pages, movable | 9 | one in 10 s | 5 minutes |
