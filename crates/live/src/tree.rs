@@ -89,25 +89,25 @@ mod tests {
 
     #[test]
     fn children_of_children_are_found() {
+        // A shell gives what it starts in the background an empty input, unless told otherwise.
         let mut shell = Command::new("sh")
-            .args(["-c", "cat & wait"])
+            .args(["-c", "exec 3<&0; cat <&3 & wait"])
             .stdin(Stdio::piped())
             .spawn()
             .expect("a shell");
-        // The shell starts `cat` some time after it has begun.
-        let own = std::process::id();
-        let both = loop {
-            let found = descendants(own);
-            if found.contains(&shell.id()) && found.len() >= 2 {
-                break found;
+        // The shell starts `cat` some time after it has begun; both last until the pipe is closed.
+        let cat = loop {
+            if let [cat] = descendants(shell.id())[..] {
+                break cat;
             }
             std::thread::yield_now();
         };
-        assert!(both.iter().position(|pid| *pid == shell.id()).is_some());
+        let found = descendants(std::process::id());
+        let place = |pid: u32| found.iter().position(|it| *it == pid);
+        assert!(place(shell.id()).is_some());
+        assert!(place(shell.id()) < place(cat), "parents before children: {found:?}");
         assert!(matches!(read_tree(shell.id()), Err(Problem::NoQuarry { .. })));
-        for pid in descendants(shell.id()) {
-            let _ = Command::new("kill").arg(pid.to_string()).status();
-        }
+        drop(shell.stdin.take());
         shell.wait().expect("it ends");
     }
 }
