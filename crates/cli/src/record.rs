@@ -1,6 +1,6 @@
 //! `quarry record`: what a program asks of malloc, call by call.
 
-use crate::exit_status::{of_own_failure, say};
+use crate::exit_status::{self, of_own_failure};
 use crate::library::{self, LibraryError};
 use crate::program::CommandLine;
 use anyhow::{Context, bail};
@@ -11,6 +11,7 @@ use quarry_trace::layout::{CHUNK_BYTES, file_bytes};
 use quarry_trace::{Trace, TraceError};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 use std::env;
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +20,6 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The command's word, before what it says.
-const VERB: &str = "record";
 /// The shared object that writes traces.
 const RECORDER: &str = "libquarry_recorder.so";
 
@@ -55,10 +54,14 @@ pub(crate) fn run(args: &RecordArgs) -> i32 {
     match record(args) {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         Err(error) => {
-            say(VERB, format_args!("{error:#}"));
+            say(format_args!("{error:#}"));
             of_own_failure(&error)
         }
     }
+}
+
+fn say(message: fmt::Arguments<'_>) {
+    exit_status::say("record", message);
 }
 
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
@@ -82,13 +85,10 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let status = command.status().with_context(|| format!("{name} cannot be started"))?;
     let all = traces(&trace)?;
     if all.is_empty() {
-        say(
-            VERB,
-            format_args!(
-                "nothing was recorded: {name} is static, set-user-ID, or ended before it began; \
+        say(format_args!(
+            "nothing was recorded: {name} is static, set-user-ID, or ended before it began; \
              `quarry run` says which"
-            ),
-        );
+        ));
     }
     all.iter().try_for_each(|trace| finish(trace))?;
     Ok(status)
@@ -148,27 +148,21 @@ fn finish(path: &Path) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file_bytes(trace.chunks) as u64).with_context(|| path.display().to_string())?;
     let (calls, bytes) = (trace.calls(), trace.chunks * CHUNK_BYTES);
-    say(
-        VERB,
-        format_args!(
-            "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
-            path.display(),
-            trace.threads.len(),
-            trace.command,
-            bytes as f64 / 1048576.0,
-            trace.event_bytes as f64 / calls.max(1) as f64,
-        ),
-    );
+    say(format_args!(
+        "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
+        path.display(),
+        trace.threads.len(),
+        trace.command,
+        bytes as f64 / 1048576.0,
+        trace.event_bytes as f64 / calls.max(1) as f64,
+    ));
     if trace.lost > 0 {
-        say(
-            VERB,
-            format_args!(
-                "{}: {} further calls are missing: the trace was full (--limit), or signal \
+        say(format_args!(
+            "{}: {} further calls are missing: the trace was full (--limit), or signal \
              handlers made them",
-                path.display(),
-                trace.lost
-            ),
-        );
+            path.display(),
+            trace.lost
+        ));
     }
     Ok(())
 }

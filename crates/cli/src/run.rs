@@ -1,6 +1,6 @@
 //! `quarry run`: one program on Quarry.
 
-use crate::exit_status::{of_own_failure, say};
+use crate::exit_status::{self, of_own_failure};
 use crate::library::{self, LibraryError};
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
@@ -13,6 +13,7 @@ use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -23,9 +24,6 @@ use std::process::Command;
 /// Tells the library which process `quarry run` became. If the library is loaded into the program
 /// that this process executes in the end and does not serve it, the library says so.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
-
-/// The command's word, before what it says.
-const VERB: &str = "run";
 
 /// Run a program with its memory served by Quarry.
 ///
@@ -58,10 +56,14 @@ pub(crate) fn run(args: RunArgs) -> i32 {
     match prepare_and_exec(&args) {
         Ok(status) => status,
         Err(error) => {
-            say(VERB, format_args!("{error:#}"));
+            say(format_args!("{error:#}"));
             of_own_failure(&error)
         }
     }
+}
+
+fn say(message: fmt::Arguments<'_>) {
+    exit_status::say("run", message);
 }
 
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
@@ -82,14 +84,14 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let file = match program::locate(name, path.as_deref()) {
         Ok(file) => file,
         Err(reason) => {
-            say(VERB, format_args!("{}: {}", name.display(), reason.message()));
+            say(format_args!("{}: {}", name.display(), reason.message()));
             return Ok(reason.exit_status());
         }
     };
     let interpreter =
         program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
     if let Some(missing) = missing(&file, &interpreter) {
-        say(VERB, format_args!("{}: {missing}", name.display()));
+        say(format_args!("{}: {missing}", name.display()));
         return Ok(program::CannotRun::NotFound.exit_status());
     }
     let plan = plan(name, &file, &interpreter, &library);
@@ -111,7 +113,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
         command.env(format!("QUARRY_{key}"), value);
     }
     let error = command.exec();
-    say(VERB, format_args!("{}: {error}", name.display()));
+    say(format_args!("{}: {error}", name.display()));
     let missing = error.kind() == io::ErrorKind::NotFound;
     let reason =
         if missing { program::CannotRun::NotFound } else { program::CannotRun::NotExecutable };
@@ -132,10 +134,9 @@ fn watch(target: &str, format: Option<&str>, command: &mut Command) {
             }
         }
         Ok(None) => {}
-        Err(error) => say(
-            VERB,
-            format_args!("--stats: nothing will be printed after a signal or _exit: {error:#}"),
-        ),
+        Err(error) => {
+            say(format_args!("--stats: nothing will be printed after a signal or _exit: {error:#}"))
+        }
     }
 }
 
@@ -232,10 +233,10 @@ fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
     if let Some(obstacle) = interpose::obstacle(interpreter, library) {
         let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
         if interpreter == file {
-            say(VERB, format_args!("{name} {obstacle}{outcome}"));
+            say(format_args!("{name} {obstacle}{outcome}"));
         } else {
             let interpreter = interpreter.display();
-            say(VERB, format_args!("{name}: its interpreter {interpreter} {obstacle}{outcome}"));
+            say(format_args!("{name}: its interpreter {interpreter} {obstacle}{outcome}"));
         }
         return Plan { preloads: !obstacle.forbids_preloading(), is_expected: false };
     }
@@ -251,10 +252,7 @@ fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
         plan.is_expected = false;
         let wrapped = wrapped.display();
         let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
-        say(
-            VERB,
-            format_args!("{name} is a script that may run {wrapped}: that {obstacle}{outcome}"),
-        );
+        say(format_args!("{name} is a script that may run {wrapped}: that {obstacle}{outcome}"));
     }
     plan
 }

@@ -158,6 +158,18 @@ impl<D: Defaults> Common<D> {
     }
 }
 
+/// Checks that the `index`th of the chosen variants is none of those before it.
+///
+/// # Errors
+/// One of usage: it is named twice.
+pub fn check_once(variants: &[String], index: usize) -> Result<()> {
+    let name = &variants[index];
+    if variants[..index].contains(name) {
+        bail!(Usage(format!("--variants: {name} is named twice")));
+    }
+    Ok(())
+}
+
 /// Selects those of `all` whose names begin with one of `prefixes`, in their own order; without
 /// prefixes, those that are usual.
 ///

@@ -3,11 +3,11 @@
 //! The machine is a program of its own, `quarry-predict`, because what stands behind the seam of
 //! `quarry-sys` is chosen when a program is built.
 
+use crate::companion;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};
 use quarry_predict::{Cell, Moved, Printed, Supposed};
-use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ impl PredictArgs {
     }
 
     fn ask(&self) -> Result<String> {
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(companion::find(NAME, "QUARRY_PREDICT")?);
         command.arg(&self.document).stderr(Stdio::inherit());
         for (flag, wanted) in [("--calibrate", self.calibrate), ("--sensitivity", self.sensitivity)]
         {
@@ -82,18 +82,6 @@ impl PredictArgs {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
-}
-
-/// The program: the file that `QUARRY_PREDICT` names, or the one beside this executable.
-fn program() -> Result<OsString> {
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name(NAME));
-    let named = std::env::var_os("QUARRY_PREDICT").map(PathBuf::from);
-    let file = named.or_else(beside).context("cannot find this executable")?;
-    if !file.is_file() {
-        let file = file.display();
-        bail!("{file} is not there: `make build` builds it, or QUARRY_PREDICT names it");
-    }
-    Ok(file.into_os_string())
 }
 
 /// A figure with as many decimals as make sense of it.

@@ -6,13 +6,12 @@
 //! and 9.
 
 use crate::machine::MachineFile;
-use crate::run::on_machine;
+use crate::run::{Act, on_machine};
 use anyhow::Result;
 use quarry_predict::Cell;
 use quarry_replay::bulk::Bulk;
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::memory::Pages;
-use quarry_replay::stack::Replay;
 
 /// The machine's file, and what stands in the place of a document's number.
 pub(crate) const MACHINE: &str = "llfree";
@@ -31,17 +30,11 @@ const HUGE_TIMES: f64 = 27.0;
 const SMALL_BLOCKS: u32 = 2048;
 const HUGE_BLOCKS: u32 = 16;
 
-/// A replay on its way to a stack.
-struct OnStack(Bulk);
+impl Act for Bulk {
+    type Figure = f64;
 
-impl Replay for OnStack {
-    type Output = Result<f64, String>;
-
-    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
-        let cpus: Vec<usize> = (0..self.0.tasks).collect();
-        let ns = self.0.run(memory, &cpus);
-        memory.check_at_end()?;
-        Ok(ns)
+    fn act<M: FileCache>(self, memory: &M) -> f64 {
+        self.run(memory, &(0..self.tasks).collect::<Vec<usize>>())
     }
 }
 
@@ -49,7 +42,7 @@ impl Replay for OnStack {
 fn block_ns(machine: &MachineFile, order: u8, blocks: u32, tasks: usize) -> Result<f64> {
     let pages = Pages { order, movable: true };
     let work_ns = machine.value("block_ns") as u64;
-    on_machine(machine, LINUX, OnStack(Bulk { pages, tasks, blocks, work_ns }))
+    on_machine(machine, LINUX, Bulk { pages, tasks, blocks, work_ns })
 }
 
 /// The cell that the work was fitted to.

@@ -57,6 +57,12 @@ impl Cell {
     }
 }
 
+/// The cell of a row and a column.
+#[must_use]
+pub fn find<'a>(cells: &'a [Cell], row: &str, column: &str) -> Option<&'a Cell> {
+    cells.iter().find(|cell| cell.row == row && cell.column == column)
+}
+
 /// What `to` is more than `from`, in per cent.
 #[must_use]
 pub fn gain(from: f64, to: f64) -> f64 {

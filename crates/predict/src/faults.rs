@@ -4,7 +4,7 @@ use crate::documents::{self, Faults};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
-use quarry_predict::{Cell, Supposed, gain};
+use quarry_predict::{Cell, Supposed, find, gain};
 use quarry_replay::kernels::{Cast, Scenario, Setting, WorkRow};
 use quarry_replay::solo::Space;
 
@@ -114,27 +114,22 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
 /// The document's footnote: threads would gain as processes do if faults did not meet at the lock
 /// of their address space. Here every fault, and every unmapping, locks its own range of it, as
 /// range locks and speculative faults would have it.
-pub(crate) fn suppose(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Supposed>> {
+///
+/// `cells` has the figures with one lock; of numbers of threads that it lacks nothing is said.
+pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
-    for tasks in STOPPED.into_iter().filter(|tasks| only.is_none_or(|only| only == *tasks)) {
-        let rates = |space| {
-            let of = |kernel| rate(machine, kernel, tasks, space);
-            (1..=KERNELS.len()).map(of).collect::<Result<Vec<f64>>>()
-        };
-        let (one_lock, ranges) = (rates(Space::Shared)?, rates(Space::None)?);
-        let row = |kernel| format!("{tasks} threads, kernel {kernel}, ranges locked");
-        all.push(Supposed {
-            row: row(1),
-            column: "thread faults/s".to_owned(),
-            before: one_lock[0],
-            after: ranges[0],
-        });
-        for kernel in 2..=KERNELS.len() {
+    for tasks in STOPPED {
+        let mut base = None;
+        for kernel in 1..=KERNELS.len() {
+            let column = if kernel == 1 { "thread faults/s" } else { "thread speedup" };
+            let Some(cell) = find(cells, &row(tasks, kernel), column) else { continue };
+            let rate = rate(machine, kernel, tasks, Space::None)?;
+            let base = *base.get_or_insert(rate);
             all.push(Supposed {
-                row: row(kernel),
-                column: "thread speedup".to_owned(),
-                before: gain(one_lock[0], one_lock[kernel - 1]),
-                after: gain(ranges[0], ranges[kernel - 1]),
+                row: format!("{tasks} threads, kernel {kernel}, ranges locked"),
+                column: column.to_owned(),
+                before: cell.predicted,
+                after: if kernel == 1 { rate } else { gain(base, rate) },
             });
         }
     }

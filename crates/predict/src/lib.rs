@@ -7,5 +7,5 @@
 mod cell;
 mod printed;
 
-pub use cell::{Cell, gain};
+pub use cell::{Cell, find, gain};
 pub use printed::{Moved, Printed, Shown, Supposed};

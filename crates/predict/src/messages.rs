@@ -4,7 +4,7 @@ use crate::documents::{self, Mmtests};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
-use quarry_predict::{Cell, Supposed, gain};
+use quarry_predict::{Cell, Supposed, find, gain};
 use quarry_replay::crew::Place;
 use quarry_replay::kernels::{Scenario, Setting, WorkRow};
 use quarry_replay::stage::Replayed;
@@ -20,6 +20,9 @@ const HOPCPU: &str = "slub-4.9+v2016";
 
 /// Rows that constants were fitted to, in bytes.
 const FITTED: [usize; 2] = [8192, 16384];
+
+/// The column of what the lists of high orders gain.
+const GAIN: &str = "hopcpu gain";
 
 const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
 
@@ -92,7 +95,7 @@ pub(crate) fn streams(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
         let hopcpu = stream(machine, HOPCPU, bytes)?;
         let gain = gain(mbit(&vanilla, bytes), mbit(&hopcpu, bytes));
         let row = format!("{name}, {}", line.row);
-        let cell = Cell::percent(&row, "hopcpu gain", line.candidate_percent, gain);
+        let cell = Cell::percent(&row, GAIN, line.candidate_percent, gain);
         cells.push(if FITTED.contains(&bytes) { cell } else { cell.noting(WITHDRAWN) });
     }
     Ok(cells)
@@ -127,17 +130,23 @@ fn saved(machine: &MachineFile, path: &str, groups: usize, threads: bool) -> Res
     Ok((1.0 - time(HOPCPU)? / time(VANILLA)?) * 100.0)
 }
 
-/// hackbench with threads, which the document did not run.
-pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
+/// The row of a benchmark with so many groups.
+fn row(benchmark: &str, groups: usize) -> String {
+    format!("{benchmark}, {groups} groups")
+}
+
+/// hackbench with threads, which the document did not run; `cells` has the figures of processes.
+pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, benchmark) in HACKBENCHES {
         for groups in THREAD_GROUPS {
-            let of = |threads| saved(machine, path, groups, threads);
+            let row = row(benchmark, groups);
+            let Some(cell) = find(cells, &row, GAIN) else { continue };
             all.push(Supposed {
-                row: format!("{benchmark}, {groups} groups, with threads"),
-                column: "hopcpu gain".to_owned(),
-                before: of(false)?,
-                after: of(true)?,
+                row: format!("{row}, with threads"),
+                column: GAIN.to_owned(),
+                before: cell.predicted,
+                after: saved(machine, path, groups, true)?,
             });
         }
     }
@@ -151,8 +160,8 @@ pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
         for line in documents::means("1-socket machine", benchmark) {
             let groups = line.row.parse().expect("rows are numbers of groups");
             let saved = saved(machine, path, groups, false)?;
-            let row = format!("{benchmark}, {} groups", line.row);
-            cells.push(Cell::percent(&row, "hopcpu gain", line.candidate_percent, saved));
+            let row = row(benchmark, groups);
+            cells.push(Cell::percent(&row, GAIN, line.candidate_percent, saved));
         }
     }
     Ok(cells)

@@ -98,19 +98,18 @@ impl Options {
         }
     }
 
-    /// What the document supposes, on its machine.
-    fn suppositions(&self, name: &str, machine: &MachineFile) -> Result<Vec<Supposed>> {
+    /// What the document supposes, on its machine, beside `cells`.
+    fn suppositions(&self, machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
         match self.document.as_str() {
             "001" if !self.calibrate => truncation::suppose(machine),
-            "004" if !self.calibrate => faults::suppose(machine, self.only),
-            "000" if !self.calibrate && name == HACKBENCH_MACHINE => messages::suppose(machine),
+            "004" if !self.calibrate => faults::suppose(machine, cells),
+            "000" if !self.calibrate => messages::suppose(machine, cells),
             _ => Ok(Vec::new()),
         }
     }
 
-    fn moved(&self, name: &str) -> Result<Vec<Moved>> {
-        let machine = self.machine(name)?;
-        let plain = self.cells(name, &machine)?;
+    fn moved(&self, name: &str, machine: &MachineFile) -> Result<Vec<Moved>> {
+        let plain = self.cells(name, machine)?;
         let mut all = Vec::new();
         for constant in machine.constants.keys() {
             let with = |factor: f64| {
@@ -141,13 +140,14 @@ impl Options {
         let start = Instant::now();
         let mut printed = Printed { document: self.document.clone(), ..Printed::default() };
         for name in self.machines()? {
-            printed.machines.push(shown(name, &self.machine(name)?));
+            let machine = self.machine(name)?;
+            printed.machines.push(shown(name, &machine));
             if self.sensitivity {
-                printed.sensitivity.extend(self.moved(name)?);
+                printed.sensitivity.extend(self.moved(name, &machine)?);
             } else {
-                let machine = self.machine(name)?;
-                printed.cells.extend(self.cells(name, &machine)?);
-                printed.suppositions.extend(self.suppositions(name, &machine)?);
+                let cells = self.cells(name, &machine)?;
+                printed.suppositions.extend(self.suppositions(&machine, &cells)?);
+                printed.cells.extend(cells);
             }
         }
         run::end_of_progress();

@@ -68,25 +68,40 @@ impl Host for OnMachine {
     }
 }
 
-/// A scenario on its way to a stack.
-struct OnStack<'a> {
-    run: &'a Run<'a>,
+/// What tasks do on a memory, whichever that is.
+pub(crate) trait Act {
+    /// What comes of it.
+    type Figure;
+
+    /// Does it.
+    fn act<M: FileCache>(self, memory: &M) -> Self::Figure;
 }
 
-impl Replay for OnStack<'_> {
-    type Output = Result<Replayed, String>;
+impl Act for &Run<'_> {
+    type Figure = Replayed;
 
-    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
-        let Run { tasks, ref cpus, warm_up_us, measured_us, ref scenario, .. } = *self.run;
+    fn act<M: FileCache>(self, memory: &M) -> Replayed {
+        let Run { tasks, ref cpus, warm_up_us, measured_us, ref scenario, .. } = *self;
         let scale = Scale {
             tasks,
             cpus,
             warm_up: Duration::from_micros(warm_up_us),
             measured: Duration::from_micros(measured_us),
         };
-        let replayed = scenario.run(memory, scale);
+        scenario.run(memory, scale)
+    }
+}
+
+/// An act on its way to a stack, which is checked after it.
+struct OnStack<A>(A);
+
+impl<A: Act> Replay for OnStack<A> {
+    type Output = Result<A::Figure, String>;
+
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+        let figure = self.0.act(memory);
         memory.check_at_end()?;
-        Ok(replayed)
+        Ok(figure)
     }
 }
 
@@ -115,19 +130,19 @@ impl Run<'_> {
     /// # Errors
     /// A variant that does not exist, or something that did not hold at the end.
     pub(crate) fn replay(&self) -> Result<Replayed> {
-        on_machine(self.machine, self.policies, OnStack { run: self })
+        on_machine(self.machine, self.policies, self)
     }
 }
 
-/// Runs a replay on a stack of these policies, on a machine, to its end in simulated time.
+/// Acts on a stack of these policies, on a machine, to the end in simulated time.
 ///
 /// # Errors
 /// A variant that does not exist, or something that did not hold at the end.
-pub(crate) fn on_machine<T>(
+pub(crate) fn on_machine<A: Act>(
     machine: &MachineFile,
     policies: &str,
-    replay: impl Replay<Output = Result<T, String>>,
-) -> Result<T> {
+    act: A,
+) -> Result<A::Figure> {
     let policies: Policies = policies.parse()?;
     let topology = machine.topology();
     let declared = Declared {
@@ -140,7 +155,7 @@ pub(crate) fn on_machine<T>(
     let mut simulation = Simulation::new(topology, machine.costs()?, SEED);
     let seen = &mut result;
     simulation.spawn(Placement::Outside, move || {
-        let replayed = policies.replay(declared, replay);
+        let replayed = policies.replay(declared, OnStack(act));
         *seen = Some(replayed.and_then(|it| it.map_err(|fault| anyhow!(fault))));
     });
     let outcome = host::run_on(&OnMachine, || simulation.run())?;

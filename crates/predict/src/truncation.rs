@@ -3,11 +3,10 @@
 //! that pages of remote nodes are what makes its gains large.
 
 use crate::machine::MachineFile;
-use crate::run::on_machine;
+use crate::run::{Act, on_machine};
 use anyhow::Result;
 use quarry_predict::Supposed;
 use quarry_replay::file_cache::FileCache;
-use quarry_replay::stack::Replay;
 use quarry_replay::truncation::Truncation;
 use std::time::Duration;
 
@@ -20,16 +19,11 @@ const KERNELS: [&str; 4] = ["vanilla", "jan", "oneirq", "mel"];
 /// Pages of a file, as sparsetruncate has them.
 const PAGES: u64 = 1_024;
 
-/// A truncation on its way to a stack.
-struct OnStack(Truncation);
+impl Act for Truncation {
+    type Figure = Duration;
 
-impl Replay for OnStack {
-    type Output = Result<Duration, String>;
-
-    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
-        let took = self.0.run(memory);
-        memory.check_at_end()?;
-        Ok(took)
+    fn act<M: FileCache>(self, memory: &M) -> Duration {
+        self.run(memory)
     }
 }
 
@@ -37,7 +31,7 @@ impl Replay for OnStack {
 fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) -> Result<f64> {
     let (filler, truncater) = (filler as usize, truncater as usize);
     let work = Truncation { pages: PAGES, warm_ups: 2, filler, truncater };
-    let took = on_machine(machine, policies, OnStack(work))?;
+    let took = on_machine(machine, policies, work)?;
     Ok(took.as_nanos() as f64 / PAGES as f64)
 }
 

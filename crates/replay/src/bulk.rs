@@ -36,14 +36,7 @@ impl Bulk {
                     })
                 })
                 .collect();
-            let mut took = Vec::new();
-            for task in tasks {
-                match task.join() {
-                    Ok(ns) => took.push(ns),
-                    Err(_) => panic!("a task of a replay panicked"),
-                }
-            }
-            took
+            tasks.into_iter().map(|it| it.join().expect("tasks end well")).collect()
         });
         let all = self.tasks as u64 * u64::from(self.blocks);
         took.iter().sum::<u64>() as f64 / all as f64

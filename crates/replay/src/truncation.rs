@@ -47,10 +47,7 @@ impl Truncation {
 
 /// What a task on this CPU returns.
 fn on_cpu<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
-    host::scope(|scope| match spawn(scope, &[cpu], 0, work).join() {
-        Ok(result) => result,
-        Err(_) => panic!("a task of a replay panicked"),
-    })
+    host::scope(|scope| spawn(scope, &[cpu], 0, work).join().expect("the task ends well"))
 }
 
 #[cfg(test)]

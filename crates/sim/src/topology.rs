@@ -51,7 +51,7 @@ impl Topology {
         Some(Self { name: name.to_owned(), sockets, cores, threads, interleaved: false })
     }
 
-    /// Reads a machine from the text of a TOML file with the four fields.
+    /// Reads a machine from the text of a TOML file with these fields.
     ///
     /// # Errors
     /// What the text lacks, has too much, or has out of range.

@@ -22,6 +22,10 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
 
+/// Times that a request makes room, and finds that others have taken it, before it gives up
+/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+pub(crate) const MOST_LOST: u32 = 16;
+
 /// Zones and the per-CPU lists in front of them.
 pub struct PageAllocator {
     pub(super) zones: Zones,

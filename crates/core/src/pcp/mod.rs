@@ -35,6 +35,7 @@ mod v6_18;
 mod v6_7;
 
 pub use crate::zone::AllocFlags;
+pub(crate) use allocator::MOST_LOST;
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};

@@ -1,12 +1,11 @@
 //! Many blocks in one critical section: lists of pages (document 001), and requests for an exact
 //! number of frames.
 
-use super::allocator::PageAllocator;
+use super::allocator::{MOST_LOST, PageAllocator};
 use super::config::FreeListPolicy;
 use super::extent_list::Passed;
 use super::policy::COSTLY_ORDER;
 use super::request::{Page, PageRequest};
-use super::slow::MOST_LOST;
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;

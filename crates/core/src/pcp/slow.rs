@@ -2,15 +2,11 @@
 //! (`__alloc_pages_slowpath` without the parts that need threads of their own). A request that
 //! cannot wait gets what the reserve has.
 
-use super::allocator::PageAllocator;
+use super::allocator::{MOST_LOST, PageAllocator};
 use super::request::{Page, PageRequest};
 use crate::frame::{MAX_NODES, NodeId};
 use crate::zone::{Ask, Mark, Urgency};
 use quarry_sys::percpu::SlotIndex;
-
-/// Times that a request makes room and finds it taken by others, before it gives up
-/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
-pub(super) const MOST_LOST: u32 = 16;
 
 impl PageAllocator {
     /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back what

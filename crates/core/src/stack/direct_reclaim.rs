@@ -17,6 +17,7 @@ use super::config::StackConfig;
 use super::instance::Stack;
 use crate::frame::FRAME_BYTES;
 use crate::page_cache::ScanRequest;
+use crate::pcp::MOST_LOST;
 use crate::slab::{Cache, Glance, Reclaim, SlabPolicy};
 use crate::zone::Entry;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
@@ -26,9 +27,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
 /// nothing is held, and up to a millisecond where many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
-/// Reclaims whose pages others may take before a request gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7
-/// to 6.18).
-const MOST_LOST: u32 = 16;
 /// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
 

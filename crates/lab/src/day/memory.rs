@@ -1,12 +1,11 @@
 //! Quarry's zones and page lists by themselves, as a variant of the experiment has them.
 
+use crate::frames;
 use anyhow::{Context, Result, anyhow};
 use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
-use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::{
     AllocFlags, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest, PcpPolicy,
 };
-use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 use serde::{Deserialize, Serialize};
 
@@ -98,17 +97,10 @@ impl Memory {
             nodes >= 1 && frames.is_multiple_of(nodes) && (!variant.contained || nodes >= 2),
             "{frames} frames are not two or more groups of {GROUP_FRAMES}"
         );
-        let mut config = PageConfig {
-            // An allocator does without the first pageblocks of its window.
-            reserve_bytes: 2 * frames as usize * FRAME_BYTES,
-            initial_frames: frames / nodes,
-            grow: false,
-            pcp,
-            ..StackOptions::default().pages
-        };
+        let mut config =
+            PageConfig { initial_frames: frames / nodes, ..frames::config(pcp, frames) };
         config.declare(Machine { cpus: nodes, frames, nodes: nodes as u8 });
-        let pages = PageAllocator::build(&Linux, &config, nodes);
-        let pages = pages.map_err(|error| anyhow!("the memory cannot be built: {error:?}"))?;
+        let pages = frames::allocator(&config, nodes)?;
         Ok(Self { pages, variant: variant.clone(), nodes, frames })
     }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{Lab, Plan, Staged};
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use quarry_core::pcp::PAGE_POLICIES;
@@ -10,12 +10,11 @@ use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
 use quarry_harness::nearest;
-use quarry_harness::options::{Common, Defaults};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
-use quarry_harness::usage::Usage;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -63,13 +62,14 @@ impl Defaults for Fragmentation {
 
 /// The variants of these names, with a description of each.
 fn variants(names: &[String]) -> Result<Vec<(Memory, String)>> {
-    let is_twice = |(index, name): &(usize, &String)| names[..*index].contains(name);
-    if let Some((_, name)) = names.iter().enumerate().find(is_twice) {
-        bail!(Usage(format!("--variants: {name} is named twice")));
-    }
-    names.iter().map(|name| variant(name)).collect()
+    let once = |(index, name): (usize, &String)| {
+        options::check_once(names, index)?;
+        variant(name)
+    };
+    names.iter().enumerate().map(once).collect()
 }
 
+/// The variant of a name, with a description of it.
 fn variant(name: &str) -> Result<(Memory, String)> {
     let names = || CHANGES.into_iter().chain(PAGE_POLICIES.iter().map(|known| known.name));
     Memory::named(name, DEFAULT).ok_or_else(|| {
@@ -79,9 +79,9 @@ fn variant(name: &str) -> Result<(Memory, String)> {
 
 fn metrics() -> Vec<Metric> {
     let part = |name: String| Metric::new(&name, "%", Direction::Higher, &name).digits(1);
-    let mut all: Vec<Metric> = LOOKED_AT.map(|order| part(available(order))).into();
-    all.extend(LOOKED_AT.map(|order| part(served(order))));
-    all[0] = part(available(LOOKED_AT[0])).primary();
+    let names = LOOKED_AT.map(available).into_iter().chain(LOOKED_AT.map(served));
+    let mut all: Vec<Metric> = names.map(part).collect();
+    all[0].primary = true;
     all
 }
 

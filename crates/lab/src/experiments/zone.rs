@@ -134,9 +134,7 @@ impl Zone {
     fn variants(&self) -> Result<Vec<(Allocator, String)>> {
         let mut found = Vec::new();
         for (index, name) in self.common.variants.iter().enumerate() {
-            if self.common.variants[..index].contains(name) {
-                bail!(Usage(format!("--variants: {name} is named twice")));
-            }
+            options::check_once(&self.common.variants, index)?;
             found.extend(variant(name)?);
         }
         Ok(found)

@@ -13,6 +13,7 @@ mod quarry;
 mod sample;
 mod state;
 
+pub(crate) use quarry::{allocator, config};
 pub(crate) use sample::{FramesSample, Pattern, Variant};
 pub(crate) use state::State;
 

@@ -93,23 +93,36 @@ impl Frames for ZoneAlone {
     }
 }
 
+/// How a page allocator of `frames` frames is set up, all of them of one node and there from the
+/// start.
+pub(crate) fn config(pcp: PcpPolicy, frames: u32) -> PageConfig {
+    PageConfig {
+        reserve_bytes: reserved(frames),
+        initial_frames: frames,
+        grow: false,
+        nodes: 1,
+        node_of_slot: |_| NODE,
+        pcp,
+        ..StackOptions::default().pages
+    }
+}
+
+/// Builds a page allocator with so many sets of lists.
+///
+/// # Errors
+/// What the operating system refuses.
+pub(crate) fn allocator(config: &PageConfig, slots: u32) -> Result<PageAllocator> {
+    let pages = PageAllocator::build(&Linux, config, slots);
+    pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))
+}
+
 impl PageLists {
     /// Builds the lists of `policy` for `tasks` tasks over a zone of `frames` frames.
     ///
     /// # Errors
     /// What the operating system refuses.
     pub(super) fn build(policy: PcpPolicy, frames: u32, tasks: u32) -> Result<Self> {
-        let config = PageConfig {
-            reserve_bytes: reserved(frames),
-            initial_frames: frames,
-            grow: false,
-            nodes: 1,
-            node_of_slot: |_| NODE,
-            pcp: policy,
-            ..StackOptions::default().pages
-        };
-        let pages = PageAllocator::build(&Linux, &config, tasks);
-        let pages = pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))?;
+        let pages = allocator(&config(policy, frames), tasks)?;
         let base = first_frame(pages.zones());
         Ok(Self { pages, base })
     }

@@ -18,8 +18,8 @@
 //!
 //! Order of the files, each using only those before it: `access`, `effort`, `waited`;
 //! `unannounced` (of the first two backends); `product`, `model` or `simulated` (one of them is the
-//! module `backend`); `atomics` or `watched` (one of
-//! them is the module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `announce`.
+//! module `backend`); `atomics` or `watched` (one of them is the module `atomics`); `task`,
+//! `clock`, `futex`, `timer`, `touch`, `announce`.
 
 mod access;
 pub mod announce;

@@ -7,7 +7,6 @@ use quarry_harness::launch::{self, SAMPLE_COMMAND};
 use quarry_harness::nearest;
 use quarry_harness::options;
 use quarry_harness::results::Measurement;
-use quarry_harness::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
@@ -86,9 +85,7 @@ pub(super) fn check_variants(names: &[String]) -> Result<()> {
         if !VARIANTS.contains(&name.as_str()) {
             return Err(nearest::unknown("cache --variants", name, &VARIANTS));
         }
-        if names[..index].contains(name) {
-            bail!(Usage(format!("--variants: {name} is named twice")));
-        }
+        options::check_once(names, index)?;
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `quarry-sqlite-load`: where it is, and what it prints.
 
+use crate::companion;
 use anyhow::{Context, Result, bail};
 use quarry_harness::launch::{cleared_variables, end_of};
 use quarry_harness::results::{Measurement, Variant};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -73,13 +73,7 @@ impl LoadProgram {
     /// # Errors
     /// It is not there: how to build it.
     pub(super) fn find() -> Result<Self> {
-        let beside = || Some(env::current_exe().ok()?.with_file_name(NAME));
-        let named = env::var_os("QUARRY_SQLITE_LOAD").map(PathBuf::from);
-        let file = named.or_else(beside).context("cannot find this executable")?;
-        if !file.is_file() {
-            let file = file.display();
-            bail!("{file} is not there: `make build` builds it, or QUARRY_SQLITE_LOAD names it");
-        }
+        let file = companion::find(NAME, "QUARRY_SQLITE_LOAD")?;
         Ok(Self { file, checksums: RefCell::default() })
     }
 
