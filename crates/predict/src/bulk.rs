@@ -26,9 +26,9 @@ const CORES: usize = 26;
 const SMALL_NS: [f64; 2] = [94.0, 984.0];
 const HUGE_TIMES: f64 = 27.0;
 
-/// Blocks of each core: what its lists hold many times over.
-const SMALL_BLOCKS: u32 = 2048;
-const HUGE_BLOCKS: u32 = 16;
+/// Blocks of each core: many times what its lists hold, or it would get them back from these.
+const SMALL_BLOCKS: u32 = 32_768;
+const HUGE_BLOCKS: u32 = 256;
 
 impl Act for Bulk {
     type Figure = f64;
@@ -65,6 +65,17 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Twice as many blocks take as long each, by a tenth, so what the lists keep does not matter.
+    #[test]
+    fn blocks_do_not_come_from_the_lists_of_their_core() {
+        let machine = MachineFile::named(MACHINE).unwrap();
+        for (order, blocks) in [(0, SMALL_BLOCKS), (9, HUGE_BLOCKS)] {
+            let [once, twice] =
+                [1, 2].map(|times| block_ns(&machine, order, times * blocks, 1).unwrap());
+            assert!((twice / once - 1.0).abs() < 0.1, "order {order}: {once}, {twice}");
+        }
+    }
 
     /// All cores begin at once, and take from each step by which the zone grows more than it has:
     /// whoever finds nothing left makes it grow again, and nobody is refused.
