@@ -43,8 +43,8 @@ fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Res
         scenario,
         tasks,
         cpus: (0..machine.topology().cpus() as usize).collect(),
-        warm_up_us: 0,
-        measured_us: 12_000,
+        warm_up_us: 15_000,
+        measured_us: 15_000,
     };
     let replayed = run.replay()?;
     Ok(replayed.rate as f64)

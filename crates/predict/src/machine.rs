@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// Fields of [`Costs`] that are no numbers: the file has them beside its constants.
-const NO_CONSTANTS: [&str; 2] = ["ghz", "waiting"];
+const NO_CONSTANTS: [&str; 3] = ["ghz", "waiting", "frames_have_lines"];
 
 /// A constant of a machine, with where it comes from.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,6 +45,8 @@ pub(crate) struct MachineFile {
     ghz: Vec<f64>,
     /// How tasks wait for a lock.
     waiting: Waiting,
+    /// Whether all that describes a frame has a line of its own: it has in kernels.
+    frames_have_lines: bool,
     /// Nodes of memory that the stack is told of.
     pub(crate) nodes: u8,
     /// Memory that it is told of, in GiB; 0 = it does not matter.
@@ -106,7 +108,8 @@ impl MachineFile {
             };
         }
         let costs: Costs = serde_json::from_value(costs)?;
-        let costs = Costs { ghz: self.ghz.clone(), waiting: self.waiting, ..costs };
+        let Self { waiting, frames_have_lines, .. } = *self;
+        let costs = Costs { ghz: self.ghz.clone(), waiting, frames_have_lines, ..costs };
         costs.validate()?;
         Ok(costs)
     }

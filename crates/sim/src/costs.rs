@@ -75,6 +75,12 @@ pub struct Costs {
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
+    /// Whether all that describes a frame has a line of its own, as in a kernel (`struct page`,
+    /// 64 bytes), or lies as Quarry has it: entries of neighbours share lines.
+    pub frames_have_lines: bool,
+    /// Lines that a critical section of a kernel has on their way at a time: processors go on with
+    /// the next page while the line of one is fetched.
+    pub section_overlap: f64,
 }
 
 impl Default for Costs {
@@ -119,6 +125,8 @@ impl Default for Costs {
             ghz: Vec::new(),
             smt_slowdown: 1.0,
             waiting: Waiting::Queued,
+            frames_have_lines: false,
+            section_overlap: 1.0,
         }
     }
 }
@@ -152,6 +160,8 @@ impl Costs {
             ghz: Vec::new(),
             smt_slowdown: 1.0,
             waiting: Waiting::Queued,
+            frames_have_lines: false,
+            section_overlap: 1.0,
         }
     }
 
@@ -182,6 +192,8 @@ impl Costs {
         }
         let slowdown = self.smt_slowdown;
         anyhow::ensure!(slowdown >= 1.0, "smt_slowdown = {slowdown}: accepted is 1 and more");
+        let overlap = self.section_overlap;
+        anyhow::ensure!(overlap >= 1.0, "section_overlap = {overlap}: accepted is 1 and more");
         for (what, ns) in [
             ("zone_block_ns", self.zone_block_ns),
             ("lru_page_ns", self.lru_page_ns),

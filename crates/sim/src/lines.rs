@@ -9,6 +9,7 @@ use crate::topology::Topology;
 use quarry_sys::primitive::Access;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 /// Bytes of a cache line, on x86-64 and most of aarch64.
 pub(crate) const LINE: usize = 64;
@@ -61,9 +62,20 @@ pub(crate) struct Fetched {
     pub(crate) from_memory: u64,
 }
 
+/// An array that has an entry for each frame of memory.
+struct FrameArray {
+    addresses: Range<usize>,
+    entry_bytes: usize,
+    grows_down: bool,
+}
+
+/// Number of the line of frame 0, where each frame has a line of its own: above those of memory.
+const FRAME_LINES: usize = 1 << 58;
+
 /// The table.
 #[derive(Default)]
 pub(crate) struct Lines {
+    frame_arrays: Vec<FrameArray>,
     numbers: ByAddress<usize>,
     pages: Vec<[Line; LINES]>,
     /// Addresses of pages in the order of their first use, and their numbers.
@@ -75,6 +87,38 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn new() -> Self {
         Self { last: (usize::MAX, 0), ..Self::default() }
+    }
+
+    /// From now on the entries of an array lie in the lines of the frames that they describe.
+    pub(crate) fn add_frame_array(
+        &mut self,
+        start: usize,
+        frames: usize,
+        entry_bytes: usize,
+        grows_down: bool,
+    ) {
+        let bytes = frames * entry_bytes;
+        let addresses = if grows_down { start - bytes..start } else { start..start + bytes };
+        self.frame_arrays.push(FrameArray { addresses, entry_bytes, grows_down });
+    }
+
+    /// The first line of some bytes, and how many there are. O(arrays of frames).
+    pub(crate) fn of(&self, address: usize, bytes: usize) -> (usize, usize) {
+        let found = self.frame_arrays.iter().find(|it| it.addresses.contains(&address));
+        let Some(array) = found else {
+            let first = address / LINE;
+            return (first, (address + bytes.max(1)).div_ceil(LINE) - first);
+        };
+        let last = address + bytes.max(1) - 1;
+        let [first, last] = [address, last].map(|at| {
+            let offset = if array.grows_down {
+                array.addresses.end - at - 1
+            } else {
+                at - array.addresses.start
+            };
+            offset / array.entry_bytes
+        });
+        (FRAME_LINES + first.min(last), first.abs_diff(last) + 1)
     }
 
     fn page(&mut self, page: usize) -> usize {

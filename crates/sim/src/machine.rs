@@ -134,10 +134,12 @@ impl Simulated {
         let mut guard = self.state();
         let state = &mut *guard;
         let place = state.here();
-        let first = address / LINE;
-        let count = (address + bytes.max(1)).div_ceil(LINE) - first;
+        let lines = state.lines.of(address, bytes);
         let machine = (&state.topology, &state.costs);
-        let fetched = state.lines.fetch(machine, place, (first, count), access);
+        let mut fetched = state.lines.fetch(machine, place, lines, access);
+        if state.task().keeps_cpu > 0 {
+            fetched.ns = (fetched.ns as f64 / state.costs.section_overlap) as u64;
+        }
         state.outcome.lines_in_socket += fetched.in_socket;
         state.outcome.lines_remote += fetched.remote;
         state.outcome.lines_from_memory += fetched.from_memory;
@@ -280,7 +282,12 @@ impl Machine for Simulated {
             let state = &mut *guard;
             let (cpu, _) = state.here();
             let finds = access == Access::Read
-                && state.lines.finds(&state.topology, cpu, address / LINE, access);
+                && state.lines.finds(
+                    &state.topology,
+                    cpu,
+                    state.lines.of(address, bytes).0,
+                    access,
+                );
             if finds {
                 let hit_ns = state.costs.hit_ns;
                 state.cpu().now_ns += hit_ns;
@@ -353,6 +360,13 @@ impl Machine for Simulated {
         let mut state = self.state();
         state.task().keeps_cpu -= u32::from(state.costs.waiting != Waiting::Futex);
         is_handed_over
+    }
+
+    fn frame_array(&self, start: usize, frames: usize, bytes: usize, grows_down: bool) {
+        let mut state = self.state();
+        if state.costs.frames_have_lines {
+            state.lines.add_frame_array(start, frames, bytes, grows_down);
+        }
     }
 
     fn sequence_begins(&self, slot: usize) {

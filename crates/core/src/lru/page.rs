@@ -8,7 +8,7 @@ use super::state::{State, StateWord};
 use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
 use Ordering::{Acquire, Relaxed, Release};
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering, announce};
 
 /// The number of a cached page: its descriptor's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +163,13 @@ impl DescriptorTable {
         let bytes = GrowingArray::<Descriptor>::span(os, capacity);
         let window = Window::choose(os, bytes, os.page_size().max(crate::frame::FRAME_BYTES))?;
         Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
+    }
+
+    /// Says that page `n` lies in frame `n`, for the first `frames` ones, as a kernel has it: a
+    /// simulated one puts what the stack knows of a frame into the same line.
+    pub fn announce_as_of_frames(&self, frames: usize) {
+        let start = self.array.start().as_ptr() as usize;
+        announce::frame_array(start, frames, size_of::<Descriptor>(), false);
     }
 
     /// The descriptor of a page.

@@ -1,4 +1,4 @@
-//! What locks and sequences say of themselves.
+//! What locks, sequences and arrays of descriptors say of themselves.
 //!
 //! A simulated machine lets tasks wait for a lock in simulated time, in the queue of its era, and
 //! knows that a sequence is a few instructions and no shared line, whatever stands in for it. In
@@ -30,6 +30,13 @@ pub fn lock_taken(lock: usize) {
 #[inline(always)]
 pub fn lock_released(lock: usize) -> bool {
     backend::lock_released(lock)
+}
+
+/// Says that an array holds an entry of `bytes` for each of `frames` frames of memory: upwards from
+/// `start`, or downwards where `grows_down`. In a kernel all that describes a frame has one line.
+#[inline(always)]
+pub fn frame_array(start: usize, frames: usize, bytes: usize, grows_down: bool) {
+    backend::frame_array(start, frames, bytes, grows_down);
 }
 
 /// Runs `body`, whose atomics belong to an operation that has been announced as a whole.

@@ -3,8 +3,8 @@
 
 use super::access::Access;
 pub(super) use super::unannounced::{
-    lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins, sequence_ends, spend,
-    unseen,
+    frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
+    sequence_ends, spend, unseen,
 };
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! Behind the seam of products: the CPU and the kernel.
 
 pub(super) use super::unannounced::{
-    lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins, sequence_ends, spend,
-    unseen,
+    frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
+    sequence_ends, spend, unseen,
 };
 use core::sync::atomic::AtomicU32;
 

@@ -60,6 +60,9 @@ pub trait Machine {
         false
     }
 
+    /// An array has an entry of `bytes` for each of `frames` frames.
+    fn frame_array(&self, _start: usize, _frames: usize, _bytes: usize, _grows_down: bool) {}
+
     /// A sequence begins on the slot with this control word: a machine may take its price here, and
     /// for the atomics of the task nothing more before [`sequence_ends`](Self::sequence_ends).
     fn sequence_begins(&self, _slot: usize) {}
@@ -189,6 +192,13 @@ pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
 /// See [`super::futex::reads_zero`].
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
+}
+
+/// See [`super::announce::frame_array`].
+pub(super) fn frame_array(start: usize, frames: usize, bytes: usize, grows_down: bool) {
+    if let Some(machine) = machine() {
+        machine.frame_array(start, frames, bytes, grows_down);
+    }
 }
 
 /// See [`super::touch`].

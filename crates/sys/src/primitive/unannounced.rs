@@ -24,6 +24,10 @@ pub(super) fn lock_released(_lock: usize) -> bool {
     false
 }
 
+/// See [`super::announce::frame_array`].
+#[inline(always)]
+pub(super) fn frame_array(_start: usize, _frames: usize, _bytes: usize, _grows_down: bool) {}
+
 /// See [`super::announce::unseen`].
 #[inline(always)]
 pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
