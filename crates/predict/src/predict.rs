@@ -115,7 +115,12 @@ impl Options {
             let with = |factor: f64| {
                 let mut machine = machine.clone();
                 machine.constants.get_mut(constant).expect("a key").value *= factor;
-                self.cells(name, &machine)
+                // A constant at its bound moves in one direction only.
+                if machine.costs().is_err() {
+                    Ok(plain.clone())
+                } else {
+                    self.cells(name, &machine)
+                }
             };
             let (lower, higher) = (with(0.8)?, with(1.2)?);
             for ((cell, lower), higher) in plain.iter().zip(lower).zip(higher) {

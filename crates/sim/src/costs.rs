@@ -178,8 +178,8 @@ impl Costs {
     /// Returns the first value that cannot be.
     ///
     /// # Errors
-    /// A bandwidth or a clock that is not above 0, a slowdown below 1, a time below 0, a round of
-    /// waiting or a slice without time.
+    /// A bandwidth or a clock that is not above 0, a slowdown or an overlap below 1, a time below 0,
+    /// a round of waiting or a slice without time.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (what, rate) in [
             ("core_bytes_per_ns", self.core_bytes_per_ns),
@@ -257,6 +257,7 @@ mod tests {
         assert!(refusal("hit = 3").contains("hit"));
         assert!(refusal("ghz = [3.0, 0.0]").contains("ghz = 0"));
         assert!(refusal("smt_slowdown = 0.5").contains("smt_slowdown = 0.5"));
+        assert!(refusal("section_overlap = 0.5").contains("section_overlap = 0.5"));
         assert!(refusal("zone_block_ns = -1.0").contains("zone_block_ns = -1"));
     }
 

@@ -288,6 +288,21 @@ mod tests {
     }
 
     #[test]
+    fn what_describes_a_frame_lies_in_its_line() {
+        let mut lines = Lines::new();
+        assert_eq!(lines.of(0x1000_003f, 2), (0x1000_0000 / LINE, 2), "memory as it lies");
+        lines.add_frame_array(0x1000_0000, 8, 2, false);
+        lines.add_frame_array(0x1000_0000, 8, 4, true);
+        let frame_0 = lines.of(0x1000_0000, 2);
+        assert_eq!(frame_0.1, 1);
+        assert_eq!(lines.of(0x1000_0000 - 4, 4), frame_0, "the same frame in both");
+        assert_eq!(lines.of(0x1000_0001, 1), frame_0, "each byte of an entry");
+        assert_eq!(lines.of(0x1000_0002, 2).0, frame_0.0 + 1);
+        assert_eq!(lines.of(0x1000_0000 - 12, 8), (frame_0.0 + 1, 2), "frames 1 and 2 at once");
+        assert_eq!(lines.of(0x1000_0010, 2).0, 0x1000_0010 / LINE, "behind the array");
+    }
+
+    #[test]
     fn a_full_table_forgets_the_oldest_page() {
         let (on, costs, mut lines) = (Topology::new(1, 1), costs(), Lines::new());
         for page in 0..=MOST_PAGES {

@@ -4,6 +4,7 @@
 use quarry_sim::{Barrier, Costs, Outcome, Placement, Simulation, Topology, Waiting, task};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::effort::{self, Effort};
+use quarry_sys::primitive::{Access, announce};
 use std::cell::RefCell;
 
 fn contend(seed: u64) -> Outcome {
@@ -182,4 +183,36 @@ fn efforts_take_what_the_machine_says() {
         effort::spend(Effort::SlabSlow, 7);
     });
     assert_eq!(simulation.run().expect("it ends").time_ns, 25 + 12);
+}
+
+/// What a task that runs by itself takes for 10 lines of memory, one by one, with interrupts off.
+fn ten_lines_ns(costs: Costs, announce: impl Fn(usize)) -> u64 {
+    let array = [0u64; 80];
+    let address = array.as_ptr() as usize;
+    let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
+    let announce = &announce;
+    simulation.spawn(Placement::Same, move || {
+        announce(address);
+        task::interrupts_off(|| {
+            (0..10).for_each(|line| task::lines(address + line * 64, 1, Access::Write));
+        });
+    });
+    simulation.run().expect("it ends").time_ns
+}
+
+#[test]
+fn a_section_of_a_kernel_overlaps_its_lines() {
+    let costs = Costs { memory_ns: 100, ..Costs::none() };
+    assert_eq!(ten_lines_ns(costs.clone(), |_| ()), 1_000);
+    let costs = Costs { section_overlap: 2.5, ..costs };
+    assert_eq!(ten_lines_ns(costs, |_| ()), 400);
+}
+
+#[test]
+fn arrays_of_frames_are_told_to_the_machine() {
+    let costs = Costs { memory_ns: 100, ..Costs::none() };
+    let one_frame = |address| announce::frame_array(address, 1, 640, false);
+    assert_eq!(ten_lines_ns(costs.clone(), one_frame), 1_000);
+    let costs = Costs { frames_have_lines: true, ..costs };
+    assert_eq!(ten_lines_ns(costs, one_frame), 100);
 }
