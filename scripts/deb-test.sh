@@ -122,6 +122,10 @@ grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/srv/maps" \
     || fail "redis did not load the library of the package"
 ! grep -q 'quarry run:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
 
+say "a prediction, by the program of the package"
+inside quarry lab predict 001 | has 'vanilla, filled by another node' \
+    || fail "quarry lab predict does not find its program"
+
 say "other policies, man pages, completions"
 inside quarry run --slab slub -- /bin/sh -c 'cat /proc/self/maps' \
     | has "/usr/lib/$triple/quarry/libquarry-slub-4\.9\.so$" \

@@ -51,7 +51,9 @@ for slab in $SLABS; do
     put 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
 done
 put 644 "$TARGET/release/libquarry_recorder.so" "$LIBDIR/quarry/libquarry_recorder.so"
-put 755 "$TARGET/tools/quarry-sim" "$LIBDIR/quarry/quarry-sim"
+for program in quarry-sim quarry-predict; do
+    put 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
+done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put 644 crates/preload/include/quarry.h "$PREFIX/include/quarry.h"
 put 644 crates/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"

@@ -5,6 +5,7 @@ use quarry_compare::interpose;
 use quarry_core::slab::slab_policy;
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
+use quarry_lab::companion;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -130,42 +131,13 @@ fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryEr
 
 /// The installed or freshly built library, or the one inside the command.
 fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
-    let places = places_beside(env::current_exe().ok().as_deref(), name);
+    let places = companion::places(env::current_exe().ok().as_deref(), name);
     let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
     match (found, EMBEDDED.iter().find(|(embedded, _)| *embedded == name)) {
         (Some(path), _) => Ok(path),
         (None, Some((_, bytes))) => unpack(name, bytes).map_err(LibraryError::Embedded),
         (None, None) => Err(LibraryError::NotFound { name: name.to_owned(), places }),
     }
-}
-
-/// Where `make install` puts a library among others: the default one with the version of its ABI,
-/// those of other policies in a folder of their own.
-fn installed_as(name: &str) -> PathBuf {
-    match name {
-        "libquarry.so" => PathBuf::from("libquarry.so.0"),
-        other => Path::new("quarry").join(other),
-    }
-}
-
-/// Where an installed or freshly built library can lie, seen from the command `exe`.
-fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
-    let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
-    let mut places = vec![folder.join(name)];
-    if let Some(above) = folder.parent() {
-        // Debian has the libraries of each machine in a folder of their own.
-        let multiarch = format!("{}-linux-gnu", env::consts::ARCH);
-        for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
-            places.push(lib.join(installed_as(name)));
-        }
-        // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
-        // `tools`.
-        // Cargo writes the first file into a folder that it makes, the second into any.
-        if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
-            places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
-        }
-    }
-    places
 }
 
 /// Writes the embedded library into the user's cache folder, or, where there is none, into an
@@ -219,37 +191,6 @@ mod tests {
         assert_eq!(file_name(Some("sheaf")), "libquarry.so");
         assert_eq!(file_name(Some("slub-3.0")), "libquarry-slub-3.0.so");
         assert_eq!(file_name(Some("slub")), "libquarry-slub-4.9.so", "an alias");
-    }
-
-    #[test]
-    fn looks_beside_the_command_then_in_lib() {
-        let multiarch = format!("/opt/q/lib/{}-linux-gnu", env::consts::ARCH);
-        let places = |name| places_beside(Some(Path::new("/opt/q/bin/quarry")), name);
-        let expected = [
-            "/opt/q/bin/libquarry.so".to_owned(),
-            "/opt/q/lib/libquarry.so.0".to_owned(),
-            format!("{multiarch}/libquarry.so.0"),
-        ];
-        assert_eq!(places("libquarry.so"), expected.map(PathBuf::from));
-        let expected = [
-            "/opt/q/bin/libquarry-slub-4.9.so".to_owned(),
-            "/opt/q/lib/quarry/libquarry-slub-4.9.so".to_owned(),
-            format!("{multiarch}/quarry/libquarry-slub-4.9.so"),
-        ];
-        assert_eq!(places("libquarry-slub-4.9.so"), expected.map(PathBuf::from));
-    }
-
-    #[test]
-    fn looks_into_the_folders_of_a_cargo_target() {
-        for mark in ["CACHEDIR.TAG", ".rustc_info.json"] {
-            let target = tempfile::tempdir().unwrap();
-            fs::write(target.path().join(mark), "").unwrap();
-            let exe = target.path().join("tools/quarry");
-            let places = places_beside(Some(&exe), "libquarry.so");
-            let built = ["release", "tools"].map(|profile| target.path().join(profile));
-            let built = built.map(|folder| folder.join("libquarry.so"));
-            assert!(places.ends_with(&built), "{places:?}");
-        }
     }
 
     #[test]

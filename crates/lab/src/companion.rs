@@ -1,20 +1,93 @@
-//! Programs that are built with this one and started by it.
+//! Files that are built and installed with the command: libraries, and programs that it starts.
 
 use anyhow::{Context, Result, bail};
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Finds one: the file that `variable` names, or the one beside this executable.
+/// Where `make install` puts a file among libraries: the default one with the version of its ABI,
+/// all others in a folder of their own.
+fn installed_as(name: &str) -> PathBuf {
+    match name {
+        "libquarry.so" => PathBuf::from("libquarry.so.0"),
+        other => Path::new("quarry").join(other),
+    }
+}
+
+/// Where an installed or freshly built file of this name can lie, seen from the command `exe`.
+#[must_use]
+pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
+    let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
+    let mut places = vec![folder.join(name)];
+    if let Some(above) = folder.parent() {
+        // Debian has the libraries of each machine in a folder of their own.
+        let multiarch = format!("{}-linux-gnu", env::consts::ARCH);
+        for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
+            places.push(lib.join(installed_as(name)));
+        }
+        // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
+        // `tools`.
+        // Cargo writes the first file into a folder that it makes, the second into any.
+        if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
+            places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
+        }
+    }
+    places
+}
+
+/// Finds a program: the file that `variable` names, or the one that is installed or was built with
+/// this executable.
 ///
 /// # Errors
-/// It is not there: how to build it.
+/// It is not there: where it can be, and how to build it.
 pub(crate) fn find(name: &str, variable: &str) -> Result<PathBuf> {
-    let beside = || Some(env::current_exe().ok()?.with_file_name(name));
-    let named = env::var_os(variable).map(PathBuf::from);
-    let file = named.or_else(beside).context("cannot find this executable")?;
-    if !file.is_file() {
-        let file = file.display();
-        bail!("{file} is not there: `make build` builds it, or {variable} names it");
+    if let Some(file) = env::var_os(variable).map(PathBuf::from) {
+        if !file.is_file() {
+            bail!("{variable}: {} is not there", file.display());
+        }
+        return Ok(file);
     }
-    Ok(file)
+    let exe = env::current_exe().context("cannot find this executable")?;
+    let places = places(Some(&exe), name);
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return Ok(found.clone());
+    }
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    bail!("{name} is not in {}: `make build` builds it, or {variable} names it", places.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::{env, fs};
+
+    #[test]
+    fn looks_beside_the_command_then_in_lib() {
+        let multiarch = format!("/opt/q/lib/{}-linux-gnu", env::consts::ARCH);
+        let places = |name| super::places(Some(Path::new("/opt/q/bin/quarry")), name);
+        let expected = [
+            "/opt/q/bin/libquarry.so".to_owned(),
+            "/opt/q/lib/libquarry.so.0".to_owned(),
+            format!("{multiarch}/libquarry.so.0"),
+        ];
+        assert_eq!(places("libquarry.so"), expected.map(PathBuf::from));
+        let expected = [
+            "/opt/q/bin/libquarry-slub-4.9.so".to_owned(),
+            "/opt/q/lib/quarry/libquarry-slub-4.9.so".to_owned(),
+            format!("{multiarch}/quarry/libquarry-slub-4.9.so"),
+        ];
+        assert_eq!(places("libquarry-slub-4.9.so"), expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn looks_into_the_folders_of_a_cargo_target() {
+        for mark in ["CACHEDIR.TAG", ".rustc_info.json"] {
+            let target = tempfile::tempdir().unwrap();
+            fs::write(target.path().join(mark), "").unwrap();
+            let exe = target.path().join("tools/quarry");
+            let places = super::places(Some(&exe), "libquarry.so");
+            let built = ["release", "tools"].map(|profile| target.path().join(profile));
+            let built = built.map(|folder| folder.join("libquarry.so"));
+            assert!(places.ends_with(&built), "{places:?}");
+        }
+    }
 }

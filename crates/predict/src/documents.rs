@@ -35,6 +35,15 @@ pub(crate) struct Mmtests {
     pub(crate) candidate_percent: f64,
 }
 
+/// A figure that stands in no table, or in one of a few lines.
+#[derive(Debug, Deserialize)]
+struct Figure {
+    document: String,
+    figure: String,
+    /// Numbers, as the document has them in a row.
+    value: String,
+}
+
 fn lines<T: DeserializeOwned>(text: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     reader.deserialize().map(|line| line.expect("the tables are part of the program")).collect()
@@ -46,6 +55,18 @@ pub(crate) fn faults() -> Vec<Faults> {
 
 pub(crate) fn transactions() -> Vec<Transactions> {
     lines(include_str!("../../harness/tests/golden/tcp_rr_slub_slab.csv"))
+}
+
+/// The numbers of a figure of a document, in their order there.
+///
+/// # Panics
+/// If there is none of this name.
+pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
+    let all: Vec<Figure> =
+        lines(include_str!("../../harness/tests/golden/figures_outside_tables.csv"));
+    let line = all.iter().find(|it| it.document == document && it.figure == figure);
+    let value = &line.unwrap_or_else(|| panic!("document {document} has no {figure}")).value;
+    value.split_whitespace().map(|it| it.parse().expect("a number")).collect()
 }
 
 /// The means of a benchmark of document 000 on a machine.

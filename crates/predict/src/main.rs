@@ -6,7 +6,9 @@
 //! documents     the figures of the documents
 //! faults        document 004
 //! transactions  document 002
-//! messages      document 000
+//! packets       document 003
+//! messages      document 000: packets of netperf, and hackbench
+//! sockets       document 000: sockperf
 //! truncation    document 001, of which there is no figure to predict
 //! bulk          what others have published of Linux's frame allocator
 //! counters      counts of two CPUs, to compare with real ones
@@ -22,8 +24,10 @@ mod documents;
 mod faults;
 mod machine;
 mod messages;
+mod packets;
 mod predict;
 mod run;
+mod sockets;
 mod transactions;
 mod truncation;
 

@@ -15,14 +15,14 @@ pub(crate) const MACHINES: [(&str, &str); 2] = [
     ("000-one-socket", "1-socket 6 year old machine"),
 ];
 
-const VANILLA: &str = "slub-4.9+order0";
-const HOPCPU: &str = "slub-4.9+v2016";
+pub(crate) const VANILLA: &str = "slub-4.9+order0";
+pub(crate) const HOPCPU: &str = "slub-4.9+v2016";
 
 /// Rows that constants were fitted to, in bytes.
 const FITTED: [usize; 2] = [8192, 16384];
 
 /// The column of what the lists of high orders gain.
-const GAIN: &str = "hopcpu gain";
+pub(crate) const GAIN: &str = "hopcpu gain";
 
 const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
 

@@ -1,7 +1,7 @@
 //! The command line: which document, and what of it.
 
 use crate::machine::MachineFile;
-use crate::{bulk, counters, faults, messages, run, transactions, truncation};
+use crate::{bulk, counters, faults, messages, packets, run, sockets, transactions, truncation};
 use anyhow::{Context, Result, bail};
 use quarry_predict::{Cell, Moved, Printed, Shown, Supposed};
 use std::process::ExitCode;
@@ -9,14 +9,17 @@ use std::time::Instant;
 
 const USAGE: &str = "\
 quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--set CONSTANT=VALUE]..
-  DOCUMENT        000, 001, 002 or 004; `llfree` for a cross-check; `counters` for the counts
-                  of two CPUs
+  DOCUMENT        000, 001, 002, 003 or 004; `llfree` for a cross-check; `counters` for the
+                  counts of two CPUs
   --calibrate     only the cells that constants were fitted to
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads";
 
 /// The machine on which the document ran hackbench.
 const HACKBENCH_MACHINE: &str = "000-one-socket";
+
+/// The machine on which it ran sockperf.
+const SOCKPERF_MACHINE: &str = "000-two-sockets";
 
 /// In the place of a document: counts of two CPUs.
 const COUNTERS: &str = "counters";
@@ -72,9 +75,10 @@ impl Options {
             "000" => messages::MACHINES.map(|(name, _)| name).to_vec(),
             "001" => vec![truncation::MACHINE],
             "002" => vec![transactions::MACHINE],
+            "003" => vec![packets::MACHINE],
             bulk::MACHINE => vec![bulk::MACHINE],
             "004" => vec![faults::MACHINE],
-            other => bail!("no document {other}; accepted: 000, 001, 002, 004, llfree"),
+            other => bail!("no document {other}; accepted: 000, 001, 002, 003, 004, llfree"),
         })
     }
 
@@ -85,6 +89,8 @@ impl Options {
             (bulk::MACHINE, false) => bulk::predict(machine),
             ("002", true) => transactions::calibration(machine),
             ("002", false) => transactions::predict(machine, self.only),
+            ("003", true) => packets::calibration(machine),
+            ("003", false) => packets::predict(machine),
             ("004", true) => faults::calibration(machine),
             ("004", false) => faults::predict(machine, self.only),
             (_, true) => messages::calibration(machine, name),
@@ -93,16 +99,26 @@ impl Options {
                 if name == HACKBENCH_MACHINE && !self.sensitivity {
                     cells.extend(messages::hackbenches(machine)?);
                 }
+                if name == SOCKPERF_MACHINE {
+                    cells.extend(sockets::throughputs(machine)?);
+                }
                 Ok(cells)
             }
         }
     }
 
-    /// What the document supposes, on its machine, beside `cells`.
-    fn suppositions(&self, machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
+    /// What the document supposes, on the machine of this name, beside `cells`.
+    fn suppositions(
+        &self,
+        name: &str,
+        machine: &MachineFile,
+        cells: &[Cell],
+    ) -> Result<Vec<Supposed>> {
         match self.document.as_str() {
             "001" if !self.calibrate => truncation::suppose(machine),
+            "003" if !self.calibrate => packets::suppose(machine),
             "004" if !self.calibrate => faults::suppose(machine, cells),
+            "000" if !self.calibrate && name == SOCKPERF_MACHINE => sockets::suppose(machine),
             "000" if !self.calibrate => messages::suppose(machine, cells),
             _ => Ok(Vec::new()),
         }
@@ -151,7 +167,7 @@ impl Options {
                 printed.sensitivity.extend(self.moved(name, &machine)?);
             } else {
                 let cells = self.cells(name, &machine)?;
-                printed.suppositions.extend(self.suppositions(&machine, &cells)?);
+                printed.suppositions.extend(self.suppositions(name, &machine, &cells)?);
                 printed.cells.extend(cells);
             }
         }

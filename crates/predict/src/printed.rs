@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Printed {
-    /// The document: 000, 002 or 004.
+    /// The document: 000 to 004, or what others have published.
     pub document: String,
     /// The machines.
     pub machines: Vec<Shown>,
