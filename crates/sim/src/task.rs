@@ -144,7 +144,7 @@ pub fn wake(key: usize, most: usize) {
     Machine::wake(here(), key, most);
 }
 
-/// Lets the other tasks of the CPU run.
+/// Lets the other tasks of the CPU run; where there are none, time passes as in a round of waiting.
 pub fn yield_cpu() {
     let has_others = {
         let mut state = here().state();
@@ -157,6 +157,8 @@ pub fn yield_cpu() {
     if has_others {
         here().suspend();
     } else {
+        let relax_ns = here().state().costs.relax_ns;
+        here().pass(relax_ns);
         here().order();
     }
 }

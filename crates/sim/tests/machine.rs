@@ -185,6 +185,18 @@ fn efforts_take_what_the_machine_says() {
     assert_eq!(simulation.run().expect("it ends").time_ns, 25 + 12);
 }
 
+#[test]
+fn a_task_that_yields_for_nobody_sees_time_pass() {
+    let costs = Costs { relax_ns: 10, ..Costs::none() };
+    let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
+    simulation.spawn(Placement::Same, || {
+        while task::now_ns() < 1_000 {
+            task::yield_cpu();
+        }
+    });
+    assert_eq!(simulation.run().expect("it ends").time_ns, 1_000);
+}
+
 /// What a task that runs by itself takes for 10 lines of memory, one by one, with interrupts off.
 fn ten_lines_ns(costs: Costs, announce: impl Fn(usize)) -> u64 {
     let array = [0u64; 80];
