@@ -19,8 +19,8 @@ const NAME: &str = "quarry-predict";
 #[derive(Args)]
 pub struct PredictArgs {
     /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, of which there are
-    /// suppositions only), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults); llfree: what others have published
-    /// of Linux's frame allocator on 26 cores.
+    /// suppositions only), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults); llfree: what
+    /// others have published of Linux's frame allocator on 26 cores.
     #[arg(value_parser = ["000", "001", "002", "003", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.

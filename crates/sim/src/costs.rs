@@ -178,8 +178,8 @@ impl Costs {
     /// Returns the first value that cannot be.
     ///
     /// # Errors
-    /// A bandwidth or a clock that is not above 0, a slowdown or an overlap below 1, a time below 0,
-    /// a round of waiting or a slice without time.
+    /// A bandwidth or a clock that is not above 0, a slowdown or an overlap below 1, a time below
+    /// 0, a round of waiting or a slice without time.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (what, rate) in [
             ("core_bytes_per_ns", self.core_bytes_per_ns),

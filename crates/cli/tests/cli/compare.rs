@@ -416,12 +416,14 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     let shop = Workshop::new();
     let (fifo, count) = (shop.path("fifo"), shop.path("count"));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // The run under the counter, the warm-up round and the first round of two; then it hangs.
+    // The warm-up round and the first round of two; then it hangs. Runs under the counter before
+    // them do not count: there are as many as it takes to judge by.
     let source = ALLOCATES.replace(
         "    printf(",
         "    FILE *count = fopen(getenv(\"COUNT\"), \"a\");\n\
-         fputc('x', count);\n\
-         if (ftell(count) > 5) {\n\
+         const char *preloaded = getenv(\"LD_PRELOAD\");\n\
+         if (!preloaded || !strstr(preloaded, \"counter\")) fputc('x', count);\n\
+         if (ftell(count) > 4) {\n\
          fclose(count);\n\
          FILE *fifo = fopen(getenv(\"FIFO\"), \"w\");\n\
          fprintf(fifo, \"%d\", getpid()); fclose(fifo);\n\

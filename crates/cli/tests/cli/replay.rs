@@ -199,7 +199,11 @@ fn each_rung_of_document_001_spares_what_it_should() {
         assert_eq!(per_file(variant, "pages_truncated"), 1024.0, "{variant}");
     }
     assert!(per_file("vanilla", "index_lock") >= 1024.0, "a hold of the index for each page");
-    assert!(per_file("vanilla", "page_sections") >= 1024.0, "a section for each page");
+    // Ten pages of the eight files may be freed before or after what is counted.
+    let (sections, freed) =
+        (per_file("vanilla", "page_sections"), per_file("vanilla", "page_list_frees"));
+    assert_eq!(sections, freed, "a section for each page");
+    assert!(freed >= 1020.0, "{freed}");
     for (variant, counter, before) in [
         ("jan", "index_lock", "vanilla"),
         ("oneirq", "page_sections", "jan"),
