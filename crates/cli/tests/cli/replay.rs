@@ -1,10 +1,10 @@
 //! `quarry lab run` with the experiments that replay kernel paths.
 
 use crate::lab::{meta, results, samples};
-use crate::support::quarry;
+use crate::support::{quarry, quarry_on_one_cpu};
+use assert_cmd::Command;
 use predicates::str::contains;
 use serde_json::Value;
-use std::process::Command;
 
 /// Mean of a counter per operation over all samples of a variant.
 fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
@@ -89,8 +89,8 @@ fn help_says_what_is_modelled_and_what_is_not() {
 fn one_cpu_and_more_tasks_than_cpus_are_enough() {
     for experiment in ["udp-u-4k", "tcp-rr", "hackbench", "page-fault1"] {
         let (_folder, place) = results();
-        let run = Command::new("taskset")
-            .args(["-c", "0", env!("CARGO_BIN_EXE_quarry"), "lab", "run", experiment, "--quick"])
+        let run = quarry_on_one_cpu()
+            .args(["lab", "run", experiment, "--quick"])
             .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.18", "--out"])
             .arg(&place)
             .output()
@@ -102,8 +102,12 @@ fn one_cpu_and_more_tasks_than_cpus_are_enough() {
 
 /// Runs an experiment into a results directory; returns the samples and what was printed.
 fn run(experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
+    run_by(quarry(), experiment, options)
+}
+
+/// The same by this command.
+fn run_by(mut command: Command, experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
     let (_folder, place) = results();
-    let mut command = quarry();
     command.args(["lab", "run", experiment, "--seed=1"]).args(options).arg("--out").arg(&place);
     let answer = command.assert().success().get_output().stdout.clone();
     let samples = samples(&place);
@@ -193,17 +197,15 @@ fn a_file_for_programs_has_the_columns_of_the_table() {
 #[test]
 fn each_rung_of_document_001_spares_what_it_should() {
     let options = ["--samples=1", "--amount=8"];
-    let (samples, text) = run("sparsetruncate-tiny", &options);
+    // With one CPU the task keeps its slot. In another one's add batch there may be pages of the
+    // last file that it has read, and they stay there when it unlinks that file.
+    let (samples, text) = run_by(quarry_on_one_cpu(), "sparsetruncate-tiny", &options);
     let per_file = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
     for variant in ["vanilla", "jan", "oneirq", "mel"] {
         assert_eq!(per_file(variant, "pages_truncated"), 1024.0, "{variant}");
     }
     assert!(per_file("vanilla", "index_lock") >= 1024.0, "a hold of the index for each page");
-    // Ten pages of the eight files may be freed before or after what is counted.
-    let (sections, freed) =
-        (per_file("vanilla", "page_sections"), per_file("vanilla", "page_list_frees"));
-    assert_eq!(sections, freed, "a section for each page");
-    assert!(freed >= 1020.0, "{freed}");
+    assert!(per_file("vanilla", "page_sections") >= 1024.0, "a section for each page");
     for (variant, counter, before) in [
         ("jan", "index_lock", "vanilla"),
         ("oneirq", "page_sections", "jan"),

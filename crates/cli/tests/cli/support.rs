@@ -53,7 +53,17 @@ impl Workshop {
 
 /// The command, without what the surroundings may have set.
 pub(crate) fn quarry() -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_quarry")));
+    without_settings(Command::new(Path::new(env!("CARGO_BIN_EXE_quarry"))))
+}
+
+/// The same on the first CPU.
+pub(crate) fn quarry_on_one_cpu() -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", env!("CARGO_BIN_EXE_quarry")]);
+    without_settings(command)
+}
+
+fn without_settings(mut command: Command) -> Command {
     for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("QUARRY_")) {
         command.env_remove(key);
     }
