@@ -42,7 +42,7 @@ fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Res
         policies: KERNELS[kernel - 1],
         scenario,
         tasks,
-        cpus: (0..machine.topology().cpus() as usize).collect(),
+        cpus: machine.cpus(),
         warm_up_us: 15_000,
         measured_us: 15_000,
     };

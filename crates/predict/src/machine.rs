@@ -90,6 +90,11 @@ impl MachineFile {
         Topology { threads, interleaved: true, ..Topology::new(sockets, cores) }
     }
 
+    /// The numbers of these CPUs, for tasks that take them in turn.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        (0..self.topology().cpus() as usize).collect()
+    }
+
     /// What things take on it.
     ///
     /// # Errors

@@ -36,27 +36,42 @@ const THREAD_GROUPS: [usize; 2] = [1, 16];
 /// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
 const TURNS: u32 = 20;
 
-/// One pair, as mmtests ran it.
-fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replayed> {
+/// What a packet of so many bytes takes beside memory.
+pub(crate) fn packet(machine: &MachineFile, bytes: usize) -> WorkRow {
     let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
-    let work = Some(WorkRow::of_ns(ns as u64));
-    let setting = Setting { bytes, work, place: Place::Next, ..Setting::default() };
+    WorkRow::of_ns(ns as u64)
+}
+
+/// A sender and a receiver on two cores of the first socket.
+pub(crate) fn pair(
+    machine: &MachineFile,
+    policies: &str,
+    path: &str,
+    setting: Setting,
+    measured_us: u64,
+) -> Result<Replayed> {
+    let setting = Setting { place: Place::Next, ..setting };
     let sockets = machine.topology().sockets as usize;
     let run = Run {
         machine,
         policies,
-        scenario: Scenario::of("udp-mmtests", &setting),
+        scenario: Scenario::of(path, &setting),
         tasks: 1,
-        // Two cores of the first socket.
         cpus: vec![0, sockets],
         warm_up_us: 2_000,
-        measured_us: 10_000,
+        measured_us,
     };
     run.replay()
 }
 
+/// One pair, as mmtests ran it.
+fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replayed> {
+    let work = Some(packet(machine, bytes));
+    pair(machine, policies, "udp-mmtests", Setting { bytes, work, ..Setting::default() }, 10_000)
+}
+
 /// Mbit a second that the sender has sent.
-fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
+pub(crate) fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
     replayed.sent as f64 * bytes as f64 * 8.0 * 1e3 / replayed.wall_ns as f64
 }
 

@@ -56,7 +56,7 @@ fn streams(
 ) -> Result<(Replayed, Vec<CacheCounts>)> {
     let work = Some(WorkRow::of_ns(machine.value("packet_ns") as u64));
     let setting = Setting { bytes, work, place: Place::Same, ..Setting::default() };
-    let cpus: Vec<usize> = (0..machine.topology().cpus() as usize).collect();
+    let cpus = machine.cpus();
     let run = Run {
         machine,
         policies,

@@ -2,12 +2,11 @@
 
 use crate::documents::{self, Mmtests};
 use crate::machine::MachineFile;
-use crate::messages::{GAIN, HOPCPU, VANILLA};
-use crate::run::Run;
+use crate::messages::{GAIN, HOPCPU, VANILLA, mbit, packet, pair};
 use anyhow::Result;
 use quarry_predict::{Cell, Supposed, gain};
-use quarry_replay::crew::{Load, Place};
-use quarry_replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_replay::crew::Load;
+use quarry_replay::kernels::Setting;
 use quarry_replay::stage::Replayed;
 
 /// The machine's name in the document.
@@ -20,36 +19,23 @@ const THROUGHPUTS: [(&str, &str); 2] =
 /// Paths of sockperf under load, of which the document has no table.
 const UNDER_LOAD: [(&str, &str); 2] = [("udp-linux-4-9", "UDP"), ("tcp-messages", "TCP")];
 
+/// Time that is measured of each.
+const MEASURED_US: u64 = 20_000;
+
 /// Messages a second under load, and their bytes.
 const RATES: [u64; 2] = [10_000, 50_000];
 const LOADED_BYTES: usize = 14;
 
-/// One pair on two cores of the first socket.
-fn pair(
+/// One pair, of which a message takes what a packet of netperf does.
+fn sockperf(
     machine: &MachineFile,
     policies: &str,
     path: &str,
     (bytes, load): (usize, Option<Load>),
 ) -> Result<Replayed> {
-    let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
     // A message of a stream is no packet: its path has a cost of its own.
-    let work = (path != "tcp-stream").then(|| WorkRow::of_ns(ns as u64));
-    let setting = Setting { bytes, work, load, place: Place::Next, ..Setting::default() };
-    let sockets = machine.topology().sockets as usize;
-    let run = Run {
-        machine,
-        policies,
-        scenario: Scenario::of(path, &setting),
-        tasks: 1,
-        cpus: vec![0, sockets],
-        warm_up_us: 2_000,
-        measured_us: 20_000,
-    };
-    run.replay()
-}
-
-fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
-    replayed.sent as f64 * bytes as f64 * 8.0 * 1e3 / replayed.wall_ns as f64
+    let work = (path != "tcp-stream").then(|| packet(machine, bytes));
+    pair(machine, policies, path, Setting { bytes, work, load, ..Setting::default() }, MEASURED_US)
 }
 
 /// The cells of sockperf's throughput.
@@ -58,10 +44,12 @@ pub(crate) fn throughputs(machine: &MachineFile) -> Result<Vec<Cell>> {
     for (path, benchmark) in THROUGHPUTS {
         for Mmtests { row, candidate_percent, .. } in documents::means(DOCUMENTED, benchmark) {
             let bytes = row.parse().expect("rows are numbers of bytes");
-            let rate = |policies| Ok(mbit(&pair(machine, policies, path, (bytes, None))?, bytes));
-            let (vanilla, hopcpu): (Result<f64>, Result<f64>) = (rate(VANILLA), rate(HOPCPU));
+            let rate = |policies| {
+                sockperf(machine, policies, path, (bytes, None)).map(|it| mbit(&it, bytes))
+            };
             let row = format!("{benchmark}, {bytes} bytes");
-            cells.push(Cell::percent(&row, GAIN, candidate_percent, gain(vanilla?, hopcpu?)));
+            let gain = gain(rate(VANILLA)?, rate(HOPCPU)?);
+            cells.push(Cell::percent(&row, GAIN, candidate_percent, gain));
         }
     }
     Ok(cells)
@@ -79,13 +67,13 @@ pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     for (path, protocol) in UNDER_LOAD {
         for rate in RATES {
             let load = (LOADED_BYTES, Some(Load::Rate(rate)));
-            let latency = |policies| Ok(latency_us(&pair(machine, policies, path, load)?));
-            let (before, after): (Result<f64>, Result<f64>) = (latency(VANILLA), latency(HOPCPU));
+            let latency =
+                |policies| sockperf(machine, policies, path, load).map(|it| latency_us(&it));
             all.push(Supposed {
                 row: format!("sockperf under load, {protocol}, {rate}/s, with hopcpu"),
                 column: "us in the mean".to_owned(),
-                before: before?,
-                after: after?,
+                before: latency(VANILLA)?,
+                after: latency(HOPCPU)?,
             });
         }
     }

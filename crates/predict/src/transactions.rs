@@ -33,7 +33,7 @@ fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
         policies,
         scenario,
         tasks: threads,
-        cpus: (0..machine.topology().cpus() as usize).collect(),
+        cpus: machine.cpus(),
         warm_up_us: 20_000,
         measured_us: 400_000,
     };

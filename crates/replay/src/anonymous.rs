@@ -35,7 +35,7 @@ impl AnonymousLru {
     ) -> Result<Self> {
         let refused = |error| anyhow!("the LRU lists cannot be built: {error:?}");
         let table = DescriptorTable::reserve(&Linux, frames).map_err(refused)?;
-        table.announce_as_of_frames(frames);
+        table.announce_as_of_frames();
         let lists = LruSet::build(&Linux, options, slots, nodes).map_err(refused)?;
         Ok(Self { table, lists, growing: Mutex::new(()) })
     }

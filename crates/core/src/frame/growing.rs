@@ -11,6 +11,7 @@ use super::order::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::announce::frame_array;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
 /// Entry `i` lies `i` entries behind the start.
@@ -52,6 +53,12 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }
+    }
+
+    /// Says that entry `n` describes frame `n`. In products this does nothing.
+    pub fn announce_as_of_frames(&self) {
+        let start = self.start.as_ptr() as usize;
+        frame_array(start, self.capacity, size_of::<T>(), DIRECTION);
     }
 
     /// Makes entries `0..len` accessible, and the others on their last page. Only one thread may

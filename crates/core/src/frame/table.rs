@@ -11,13 +11,12 @@
 //! start to the last frame in use, so that every address before its end can be looked up. Frames
 //! there that are not mapped, or foreign, have no owner.
 
-use super::growing::{DOWN, GrowingArray, UP};
+use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
 use super::order::Order;
 use super::pfn::Pfn;
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::announce::frame_array;
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The owner of a frame: a slab cache's number, or one of the constants.
@@ -166,15 +165,15 @@ impl FrameTable {
         frames: u32,
     ) -> Self {
         let frames = frames as usize;
-        let [start, states_start] = [links_and_kinds, states].map(|it| it.as_ptr() as usize);
-        frame_array(start, frames, size_of::<AtomicU16>(), UP);
-        frame_array(states_start, frames, size_of::<AtomicU8>(), DOWN);
-        frame_array(start, frames, size_of::<AtomicU32>(), DOWN);
-        Self {
+        let table = Self {
             kind: GrowingArray::new(os, links_and_kinds, frames),
             state: GrowingArray::new(os, states, frames),
             link: GrowingArray::new(os, links_and_kinds, frames),
-        }
+        };
+        table.kind.announce_as_of_frames();
+        table.state.announce_as_of_frames();
+        table.link.announce_as_of_frames();
+        table
     }
 
     /// Number of frames that are described.

@@ -8,7 +8,7 @@ use super::state::{State, StateWord};
 use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
 use Ordering::{Acquire, Relaxed, Release};
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering, announce};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a cached page: its descriptor's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,11 +165,10 @@ impl DescriptorTable {
         Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
     }
 
-    /// Says that page `n` lies in frame `n`, for the first `frames` ones, as a kernel has it: a
-    /// simulated one puts what the stack knows of a frame into the same line.
-    pub fn announce_as_of_frames(&self, frames: usize) {
-        let start = self.array.start().as_ptr() as usize;
-        announce::frame_array(start, frames, size_of::<Descriptor>(), false);
+    /// Says that page `n` lies in frame `n`, as a kernel has it: a simulated one puts what the
+    /// stack knows of a frame into the same line.
+    pub fn announce_as_of_frames(&self) {
+        self.array.announce_as_of_frames();
     }
 
     /// The descriptor of a page.
