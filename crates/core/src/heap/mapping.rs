@@ -7,7 +7,8 @@
 //! in memory.
 //!
 //! The mapping cache keeps freed extents with their memory for reuse, up to a bound, so that a
-//! program that allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the
+//! program that allocates and frees 10 MiB in a loop makes no system call. Where all of them are
+//! too short, the largest gets the missing pageblocks. The stack shrinks the
 //! cache before the process becomes larger than it has been
 //! (`crates/core/src/stack/footprint.rs`).
 //!
@@ -25,6 +26,7 @@ use core::ops::{Deref, DerefMut};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
+use quarry_sys::os::NotMoved;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that was handed out.
@@ -83,14 +85,18 @@ impl Mappings {
         let is_aligned = |extent: &Extent| {
             (pages.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
-        let reused = self.take_cached(blocks, is_aligned);
-        let reused = reused.and_then(|extent| self.recharge(pages, extent, frames));
-        let (extent, dirty) = match reused {
-            Some((extent, dirty)) => (extent, dirty),
-            None => (self.fresh(pages, frames, align_blocks)?, 0),
+        let cached = self.take_cached(blocks, is_aligned).map(|extent| (extent, false));
+        let cached = cached.or_else(|| self.enlarge_cached(pages, blocks, align_blocks));
+        let reused = cached.and_then(|(extent, is_moved)| {
+            let (extent, dirty) = self.recharge(pages, extent, frames)?;
+            Some((extent, dirty, is_moved))
+        });
+        let (extent, dirty, is_moved) = match reused {
+            Some(reused) => reused,
+            None => (self.fresh(pages, frames, align_blocks)?, 0, false),
         };
         let pfn = extent.first.first();
-        self.moved.begin(pages, pfn);
+        self.moved.begin(pages, pfn, is_moved);
         describe(pages, frames, extent);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
@@ -99,6 +105,39 @@ impl Mappings {
     /// Takes an extent from the mapping cache.
     fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
         self.lock().take(blocks, begins_well)
+    }
+
+    /// Takes the cached extent with the most memory, where all are too short, and makes it `blocks`
+    /// pageblocks long: in place, or else by moving its pages, and says whether they were moved.
+    /// The memory of an extent costs a page fault for each page, a move some microseconds.
+    fn enlarge_cached(
+        &self,
+        pages: &PageAllocator,
+        blocks: u32,
+        align_blocks: u32,
+    ) -> Option<(Extent, bool)> {
+        if align_blocks > 1 {
+            return None;
+        }
+        let kept = self.lock().take_largest(blocks)?;
+        let memory = pages.memory();
+        if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
+            return Some((Extent { blocks, ..kept }, false));
+        }
+        let new = self.moved.may_move(kept).then(|| self.take_extent(pages, blocks, 1, 0));
+        if let Some(new) = new.flatten() {
+            // SAFETY: both extents are taken and do not overlap, and nobody else knows them.
+            let moved =
+                unsafe { memory.move_extent((kept.first, kept.blocks), (new.first, new.blocks)) };
+            match moved {
+                Ok(()) => return Some((Extent { charged: kept.charged, ..new }, true)),
+                Err(NotMoved::Unchanged) => memory.give_back(new.first, new.blocks),
+                // The new extent is excluded.
+                Err(NotMoved::Lost) => {}
+            }
+        }
+        self.keep(pages, kept);
+        None
     }
 
     /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit

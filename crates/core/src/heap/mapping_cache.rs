@@ -1,6 +1,7 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it; the rest stays. A mapping that
+//! A request takes the front of the shortest extent that holds it; the rest stays. Where there is
+//! none, it takes the extent with the most memory, which is enlarged for it. A mapping that
 //! grows takes pageblocks of the extent behind it. So a block that grows over and over again finds
 //! the memory of its predecessor where it needs it, and the cache shrinks as the block grows.
 //! Neighbours become one extent when they are put, as old as the older one: an extent that is used
@@ -19,6 +20,10 @@ pub(super) const CACHED_BYTES: usize = 64 << 20;
 const CACHED_SHARE: usize = 8;
 /// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
+
+/// The fewest frames of an extent that is worth enlarging: 1 MiB, whose page faults take hundreds of
+/// microseconds.
+const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +135,15 @@ impl MappingCache {
             .filter(|index| begins_well(&self.extents[*index].extent))
             .min_by_key(|index| self.extents[*index].extent.blocks)?;
         Some(self.take_front(best, blocks))
+    }
+
+    /// Takes the extent that is charged for the most frames, if it is shorter than `blocks`
+    /// pageblocks and has [enough](WORTH_ENLARGING).
+    pub(super) fn take_largest(&mut self, blocks: u32) -> Option<Extent> {
+        let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
+        let extent = self.extents[largest].extent;
+        let is_worth_it = extent.blocks < blocks && extent.charged >= WORTH_ENLARGING;
+        is_worth_it.then(|| self.remove(largest))
     }
 
     /// Takes up to `blocks` pageblocks from `first` on, if an extent begins there.
@@ -270,6 +284,7 @@ mod tests {
             blocks: u32,
         },
         TakeOldest,
+        TakeLargest(u32),
         /// Takes the oldest extent, and puts it back with a part of its charge, in 256ths.
         Cut(u32),
     }
@@ -282,6 +297,7 @@ mod tests {
             2 => blocks.clone().prop_map(Op::Take),
             2 => (first, blocks).prop_map(|(first, blocks)| Op::TakeAt { first, blocks }),
             1 => Just(Op::TakeOldest),
+            1 => (1u32..8).prop_map(Op::TakeLargest),
             1 => (0u32..=256).prop_map(Op::Cut),
         ];
         (op, prop::bool::weighted(0.8))
@@ -378,6 +394,13 @@ mod tests {
                 if let Some(extent) = kept.take_older_than(u64::MAX) {
                     naive.take(extent);
                 }
+            }
+            Op::TakeLargest(blocks) => {
+                let most = kept.all().iter().map(|kept| kept.extent.charged).max();
+                let Some(extent) = kept.take_largest(blocks) else { return };
+                assert_eq!(Some(extent.charged), most);
+                assert!(extent.blocks < blocks && extent.charged >= WORTH_ENLARGING, "{extent:?}");
+                naive.take(extent);
             }
             Op::Cut(part) => {
                 let Some(mut oldest) = kept.take_oldest() else { return };

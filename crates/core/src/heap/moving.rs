@@ -42,9 +42,10 @@ impl MovedMappings {
         Self { count: AtomicUsize::new(0) }
     }
 
-    /// Records that a new mapping has not been moved.
-    pub(super) fn begin(&self, pages: &PageAllocator, first: Pfn) {
-        pages.frames().set_link(mark_of(first), 0);
+    /// Records whether the pages of a new mapping have been moved.
+    pub(super) fn begin(&self, pages: &PageAllocator, first: Pfn, is_moved: bool) {
+        pages.frames().set_link(mark_of(first), u32::from(is_moved));
+        self.count.fetch_add(usize::from(is_moved), Ordering::Relaxed);
     }
 
     /// Records that a mapping is freed.
@@ -56,7 +57,7 @@ impl MovedMappings {
 
     /// Returns whether another move leaves the program enough mappings. Each move may split one
     /// mapping of the kernel into two neighbours.
-    fn may_move(&self, extent: Extent) -> bool {
+    pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
         // Copying a larger extent would cost more than a shortage of mappings.

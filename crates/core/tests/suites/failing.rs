@@ -102,6 +102,19 @@ fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         let live = oracle.pick(number).expect("it is live");
         refused += resize_to(bed, oracle, number, live.size * 2);
     }
+    // The memory of a freed one serves a larger one.
+    if let Some(live) = oracle.remove(first) {
+        // SAFETY: it was live, and only the oracle knew it.
+        unsafe { bed.stack.free(live.object) };
+        let size = 3 * live.size;
+        match bed.stack.alloc(Request::of(size).zeroed()) {
+            Some(object) => {
+                assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
+                oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+            }
+            None => refused += 1,
+        }
+    }
     refused
 }
 

@@ -524,6 +524,31 @@ fn mappings_that_grow_side_by_side_keep_their_contents() {
     }
 }
 
+/// The memory of a kept mapping that is too short serves a larger one, where it lies or elsewhere,
+/// and `calloc` knows which of it is not zero.
+#[test]
+fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
+    for (backing, has_neighbour) in
+        [Backing::Linux, Backing::Fake].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let mut play = Play::new(backing, 4096, 2);
+        play.alloc(9 << 20, 1, false);
+        if has_neighbour {
+            play.alloc(3 << 20, 1, false);
+        }
+        play.free(0);
+        let used = |play: &Play| play.bed.stack.pages().zones().budget().used() as usize;
+        let before = used(&play);
+        play.alloc(13 << 20, 1, true);
+        let held = play.bed.stack.stats().memory;
+        assert_eq!(held.mappings_cached, 0, "{backing:?}, {has_neighbour}");
+        assert_eq!(used(&play) - before, (4 << 20) / FRAME_BYTES, "what was charged serves");
+        play.validate();
+        play.free(0);
+        play.finish();
+    }
+}
+
 #[test]
 fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
     let mut options = options();
