@@ -11,6 +11,7 @@ pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
 pub(crate) mod idle;
+mod large;
 mod larson;
 pub(crate) mod latency;
 mod mixed;
@@ -67,6 +68,9 @@ pub(crate) enum Pattern {
     Realloc { steps: Steps },
     /// A zeroed block is looked at, written and freed. Operation: one block.
     Calloc { size: usize },
+    /// One of `live` blocks of 5 to 25 MiB is replaced, and each page of the new one is written.
+    /// Operation: one replacement.
+    Large { live: usize },
     /// A thread allocates 100 blocks, frees them and ends. Operation: one thread.
     ShortLives,
     /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
@@ -87,6 +91,7 @@ pub(crate) enum Family {
     Phases,
     Reallocs,
     Callocs,
+    LargeBlocks,
     ShortLives,
     Forks,
     Latency,
@@ -179,7 +184,7 @@ impl Pattern {
         match self {
             Self::WorkingSet { threads, .. } => threads > 1,
             Self::Pair { .. } | Self::Batch { .. } => false,
-            Self::Realloc { .. } | Self::Calloc { .. } => false,
+            Self::Realloc { .. } | Self::Calloc { .. } | Self::Large { .. } => false,
             _ => true,
         }
     }
@@ -205,6 +210,7 @@ impl Pattern {
             Self::Mixed => mixed::run(heap, budget, one).into(),
             Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
             Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),
+            Self::Large { live } => large::run(heap, budget, live).into(),
             Self::ShortLives => server::run_short_lives(heap, budget).into(),
             Self::Fork => fork::run(heap, budget).into(),
             Self::Latency => {
