@@ -28,12 +28,12 @@ use std::io::Write;
 /// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
 /// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less what
 /// the same ring costs without allocating), servers whose threads come and go, mixed stress,
-/// traffic that changes from phase to phase, realloc, calloc, short-lived threads, forks, and the
-/// latency of single calls. Every sample is a fresh process with the allocator preloaded, and
-/// counts only where the loader says that this allocator served it. Allocators are interleaved in
-/// randomised complete blocks; a second copy of the baseline (A/A) shows the noise. Printed are
-/// medians, and ratios paired within blocks with 95 % intervals; an asterisk marks a ratio that is
-/// judged better or worse.
+/// traffic that changes from phase to phase, realloc, calloc, large blocks, short-lived threads,
+/// forks, and the latency of single calls. Every sample is a fresh process with the allocator
+/// preloaded, and counts only where the loader says that this allocator served it. Allocators are
+/// interleaved in randomised complete blocks; a second copy of the baseline (A/A) shows the noise.
+/// Printed are medians, and ratios paired within blocks with 95 % intervals; an asterisk marks a
+/// ratio that is judged better or worse.
 ///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
 /// patterns of several threads and of forks; both are recorded. Threads are bound to CPUs. With
