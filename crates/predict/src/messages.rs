@@ -33,6 +33,22 @@ const HACKBENCHES: [(&str, &str); 2] =
 /// Groups of hackbench with threads: the fewest and the most of the document's.
 const THREAD_GROUPS: [usize; 2] = [1, 16];
 
+/// Constants that are instructions: they take twice as long at half the clock. Lines of other cores
+/// and of memory do not. (`ghz` would not do: it is what the clock loses with busy CPUs, of which a
+/// pair on its own has none to lose, and it does not concern what the stack itself takes.)
+const INSTRUCTIONS: [&str; 10] = [
+    "hit_ns",
+    "locked_ns",
+    "sequence_ns",
+    "zone_block_ns",
+    "slab_slow_ns",
+    "call_ns",
+    "wake_ns",
+    "switch_ns",
+    "packet_ns",
+    "byte_ns",
+];
+
 /// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
 const TURNS: u32 = 20;
 
@@ -143,6 +159,37 @@ fn hackbench(
 fn saved(machine: &MachineFile, path: &str, groups: usize, threads: bool) -> Result<f64> {
     let time = |policies| hackbench(machine, policies, path, groups, threads);
     Ok((1.0 - time(HOPCPU)? / time(VANILLA)?) * 100.0)
+}
+
+/// What the lists of high orders add to a stream of packets of so many bytes, in per cent.
+fn gained(machine: &MachineFile, bytes: usize) -> Result<f64> {
+    let mbit = |policies| anyhow::Ok(mbit(&stream(machine, policies, bytes)?, bytes));
+    Ok(gain(mbit(VANILLA)?, mbit(HOPCPU)?))
+}
+
+/// UDP_STREAM at half the clock, as a governor such as pcc-cpufreq may leave it: with that one the
+/// document saw almost no difference on an older machine. `cells` has the figures at the whole one.
+pub(crate) fn suppose_clock(
+    machine: &MachineFile,
+    name: &str,
+    cells: &[Cell],
+) -> Result<Vec<Supposed>> {
+    let mut slow = machine.clone();
+    for constant in INSTRUCTIONS {
+        slow.constants.get_mut(constant).expect("machines of the document have it").value *= 2.0;
+    }
+    let mut all = Vec::new();
+    for bytes in FITTED {
+        let row = format!("{name}, send-{bytes}");
+        let Some(cell) = find(cells, &row, GAIN) else { continue };
+        all.push(Supposed {
+            row: format!("{row}, half the clock"),
+            column: GAIN.to_owned(),
+            before: cell.predicted,
+            after: gained(&slow, bytes)?,
+        });
+    }
+    Ok(all)
 }
 
 /// The row of a benchmark with so many groups.

@@ -118,8 +118,14 @@ impl Options {
             "001" if !self.calibrate => truncation::suppose(machine),
             "003" if !self.calibrate => packets::suppose(machine),
             "004" if !self.calibrate => faults::suppose(machine, cells),
-            "000" if !self.calibrate && name == SOCKPERF_MACHINE => sockets::suppose(machine),
-            "000" if !self.calibrate => messages::suppose(machine, cells),
+            "000" if !self.calibrate => {
+                let mut all = messages::suppose_clock(machine, name, cells)?;
+                all.extend(match name {
+                    SOCKPERF_MACHINE => sockets::suppose(machine)?,
+                    _ => messages::suppose(machine, cells)?,
+                });
+                Ok(all)
+            }
             _ => Ok(Vec::new()),
         }
     }
