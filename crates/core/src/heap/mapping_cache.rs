@@ -21,8 +21,8 @@ const CACHED_SHARE: usize = 8;
 /// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
 
-/// The fewest frames of an extent that is worth enlarging: 1 MiB, whose page faults take hundreds of
-/// microseconds.
+/// The fewest frames of an extent that is worth enlarging: 1 MiB, whose page faults take hundreds
+/// of microseconds.
 const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
