@@ -3,7 +3,7 @@
 use super::config::StackConfig;
 use super::footprint::excess;
 use super::instance::Stack;
-use crate::frame::{FRAME_BYTES, Order};
+use crate::frame::{FRAME_BYTES, Order, PAGEBLOCK_FRAMES};
 use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
@@ -12,6 +12,10 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
 /// several times as much.
 const WORTH_A_CALL: Order = Order::new(3);
+/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left goes
+/// with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32 MiB now
+/// and then, which took 2 ms.) A request for more touches as much itself, which takes longer.
+const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {
     /// Frames that may be in memory. O(nodes).
@@ -30,11 +34,11 @@ impl<C: StackConfig> Stack<C> {
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called where a request may have taken memory that was never touched: freed memory gives way
-    /// to it if the process would otherwise be larger than it has been lately. O(nodes), and no
+    /// Called where a request may have `taken` frames that were never touched: freed memory gives way
+    /// to them if the process would otherwise be larger than it has been lately. O(nodes), and no
     /// lock, where there is nothing to do.
     #[inline]
-    pub(super) fn bound_footprint(&self) {
+    pub(super) fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {
             return;
         }
@@ -46,18 +50,20 @@ impl<C: StackConfig> Stack<C> {
         if footprint < stuck {
             self.footprint.stuck.store(footprint, Relaxed);
         } else if excess(footprint, peak, stuck) > 0 {
-            self.shrink_footprint();
+            self.shrink_footprint(taken);
         }
     }
 
     #[cold]
-    fn shrink_footprint(&self) {
+    fn shrink_footprint(&self, taken: u32) {
         let Some(mut past) = self.footprint.given.try_lock() else { return };
         // Another thread may have done it meanwhile.
         let (footprint, peak) = self.footprint_and_peak();
         let stuck = self.footprint.stuck.load(Relaxed).min(footprint);
         let excess = excess(footprint, peak, stuck);
-        let excess = excess.min(past.allowance(peak, coarse_ns()));
+        let most = if taken < STEP { STEP } else { u32::MAX };
+        let is_step = excess > most;
+        let excess = excess.min(past.allowance(peak, coarse_ns())).min(most);
         if excess == 0 {
             return;
         }
@@ -79,6 +85,8 @@ impl<C: StackConfig> Stack<C> {
             }
             left = left.saturating_sub((given / FRAME_BYTES) as u32);
         }
-        self.footprint.stuck.store(self.footprint_and_peak().0, Relaxed);
+        // After a step there is more to give.
+        let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
+        self.footprint.stuck.store(stuck, Relaxed);
     }
 }

@@ -54,7 +54,7 @@ impl<C: StackConfig> Stack<C> {
             false => self.with_reclaim(order.frames(), attempt),
         }?;
         let object = self.adopt_pages(page, order, flags);
-        self.bound_after(flags);
+        self.bound_after(flags, order.frames());
         Some(object)
     }
 
@@ -85,7 +85,7 @@ impl<C: StackConfig> Stack<C> {
                 }
             }
         }
-        self.bound_after(flags);
+        self.bound_after(flags, taken as u32 * order.frames());
         // Whatever is left is worth a reclaim.
         while taken < out.len() && !flags.atomic {
             let Some(object) = self.alloc_pages(order, flags) else { break };
@@ -109,9 +109,9 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Keeps the heap within its footprint, where the caller can wait.
-    fn bound_after(&self, flags: PageFlags) {
+    fn bound_after(&self, flags: PageFlags, frames: u32) {
         if !flags.atomic {
-            self.bound_footprint();
+            self.bound_footprint(frames);
         }
     }
 

@@ -116,7 +116,7 @@ impl<C: StackConfig> Stack<C> {
         self.frames().set_link(page.pfn, record);
         self.frames().set_kind(page.pfn, 1, Kind::SAMPLED);
         self.large.blocks.note_allocated();
-        self.bound_footprint();
+        self.bound_footprint(frames);
         let object = self.address(page.pfn);
         if zeroed && !page.zeroed {
             // SAFETY: the block has at least `size` bytes, and only we know it.

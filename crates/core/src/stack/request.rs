@@ -141,7 +141,7 @@ impl<C: StackConfig> Stack<C> {
             .or_else(|| take(class))
             .or_else(|| take(classes::coarse(class)))
             .or_else(|| self.alloc_block_of_class(size));
-        self.bound_footprint();
+        self.bound_footprint(frames);
         object
     }
 
@@ -268,7 +268,7 @@ impl<C: StackConfig> Stack<C> {
                 attempt()
             })
         });
-        self.bound_footprint();
+        self.bound_footprint(frames);
         taken
     }
 

@@ -287,8 +287,9 @@ impl<C: StackConfig> Stack<C> {
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 self.large.mappings.note_resized();
                 self.resample_mapping(record, moved, size);
-                if inner.mappings.charged(inner.pages, moved) > charged {
-                    self.bound_footprint();
+                let more = inner.mappings.charged(inner.pages, moved).saturating_sub(charged);
+                if more > 0 {
+                    self.bound_footprint(more);
                 }
                 Some(self.address(moved))
             }
