@@ -12,9 +12,10 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
 /// several times as much.
 const WORTH_A_CALL: Order = Order::new(3);
-/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left goes
-/// with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32 MiB now
-/// and then, which took 2 ms.) A request for more touches as much itself, which takes longer.
+/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left
+/// goes with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32
+/// MiB now and then, which took 2 ms.) A request for more touches as much itself, which takes
+/// longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {
@@ -34,9 +35,9 @@ impl<C: StackConfig> Stack<C> {
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called where a request may have `taken` frames that were never touched: freed memory gives way
-    /// to them if the process would otherwise be larger than it has been lately. O(nodes), and no
-    /// lock, where there is nothing to do.
+    /// Called where a request may have `taken` frames that were never touched: freed memory gives
+    /// way to them if the process would otherwise be larger than it has been lately. O(nodes), and
+    /// no lock, where there is nothing to do.
     #[inline]
     pub(super) fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {

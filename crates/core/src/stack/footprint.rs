@@ -16,9 +16,10 @@
 //! realloc by pages four times as long.)
 //!
 //! Each time that there is too much, it goes back down to the peak, and not only to the bound above
-//! it; a small request gives a step of that, and the requests after it the rest. So between two such times the process has grown by the margin, and page faults that come
-//! because memory was given back are as many as those of its growth. Memory that could not be given
-//! back, because it lies in pieces, is not looked for again before as much has come on top.
+//! it; a small request gives a step of that, and the requests after it the rest. So between two
+//! such times the process has grown by the margin, and page faults that come because memory was
+//! given back are as many as those of its growth. Memory that could not be given back, because it
+//! lies in pieces, is not looked for again before as much has come on top.
 
 use crate::frame::FRAME_BYTES;
 use quarry_sys::lock::CountedLock;
