@@ -8,9 +8,8 @@
 //!
 //! The mapping cache keeps freed extents with their memory for reuse, up to a bound, so that a
 //! program that allocates and frees 10 MiB in a loop makes no system call. Where all of them are
-//! too short, the largest gets the missing pageblocks. The stack shrinks the
-//! cache before the process becomes larger than it has been
-//! (`crates/core/src/stack/footprint.rs`).
+//! too short, the largest gets the missing pageblocks. The stack shrinks the cache before the
+//! process becomes larger than it has been (`crates/core/src/stack/footprint.rs`).
 //!
 //! A mapping grows in place, or its pages move to another extent by page tables. To the kernel,
 //! moved pages are a mapping of their own, which it never merges with a neighbour. So extents that
@@ -119,8 +118,8 @@ impl Mappings {
         if align_blocks > 1 {
             return None;
         }
-        let kept = self.lock().take_largest(blocks)?;
-        let memory = pages.memory();
+        let cached = self.lock().take_largest(blocks)?;
+        let (kept, memory) = (cached.extent, pages.memory());
         if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
             return Some((Extent { blocks, ..kept }, false));
         }
@@ -136,7 +135,7 @@ impl Mappings {
                 Err(NotMoved::Lost) => {}
             }
         }
-        self.keep(pages, kept);
+        self.put_back(pages, cached);
         None
     }
 
@@ -414,6 +413,11 @@ impl Mappings {
                 kept.extent.charged = first;
             }
         }
+        self.put_back(pages, kept);
+    }
+
+    /// Puts an extent back that was taken with its age, which it keeps.
+    fn put_back(&self, pages: &PageAllocator, kept: CachedExtent) {
         let charge = |missing| pages.charge(missing);
         self.keep_as(pages, kept.extent, |extents| extents.put_back(kept, charge));
     }

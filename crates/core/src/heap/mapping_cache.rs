@@ -138,12 +138,12 @@ impl MappingCache {
     }
 
     /// Takes the extent that is charged for the most frames, if it is shorter than `blocks`
-    /// pageblocks and has [enough](WORTH_ENLARGING).
-    pub(super) fn take_largest(&mut self, blocks: u32) -> Option<Extent> {
+    /// pageblocks and has [enough](WORTH_ENLARGING). It may be [put back](Self::put_back).
+    pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
-        let extent = self.extents[largest].extent;
+        let CachedExtent { extent, number } = self.extents[largest];
         let is_worth_it = extent.blocks < blocks && extent.charged >= WORTH_ENLARGING;
-        is_worth_it.then(|| self.remove(largest))
+        is_worth_it.then(|| CachedExtent { extent: self.remove(largest), number })
     }
 
     /// Takes up to `blocks` pageblocks from `first` on, if an extent begins there.
@@ -199,7 +199,7 @@ impl MappingCache {
         self.put_back(CachedExtent { extent, number }, charge);
     }
 
-    /// As [`put`](Self::put), of an extent that was taken as the oldest one, and keeps its age.
+    /// As [`put`](Self::put), of an extent that was taken with its age, and keeps it.
     pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
         let mut kept = kept;
         let extent = kept.extent;
@@ -284,7 +284,11 @@ mod tests {
             blocks: u32,
         },
         TakeOldest,
-        TakeLargest(u32),
+        /// Takes the largest extent below so many pageblocks, and puts it back or not.
+        TakeLargest {
+            blocks: u32,
+            puts_back: bool,
+        },
         /// Takes the oldest extent, and puts it back with a part of its charge, in 256ths.
         Cut(u32),
     }
@@ -297,7 +301,8 @@ mod tests {
             2 => blocks.clone().prop_map(Op::Take),
             2 => (first, blocks).prop_map(|(first, blocks)| Op::TakeAt { first, blocks }),
             1 => Just(Op::TakeOldest),
-            1 => (1u32..8).prop_map(Op::TakeLargest),
+            1 => (1u32..8, any::<bool>())
+                .prop_map(|(blocks, puts_back)| Op::TakeLargest { blocks, puts_back }),
             1 => (0u32..=256).prop_map(Op::Cut),
         ];
         (op, prop::bool::weighted(0.8))
@@ -395,12 +400,17 @@ mod tests {
                     naive.take(extent);
                 }
             }
-            Op::TakeLargest(blocks) => {
+            Op::TakeLargest { blocks, puts_back } => {
                 let most = kept.all().iter().map(|kept| kept.extent.charged).max();
-                let Some(extent) = kept.take_largest(blocks) else { return };
+                let Some(largest) = kept.take_largest(blocks) else { return };
+                let extent = largest.extent;
                 assert_eq!(Some(extent.charged), most);
                 assert!(extent.blocks < blocks && extent.charged >= WORTH_ENLARGING, "{extent:?}");
                 naive.take(extent);
+                if puts_back {
+                    naive.put(extent, largest.number);
+                    naive.charging(may_charge, |charge| kept.put_back(largest, charge));
+                }
             }
             Op::Cut(part) => {
                 let Some(mut oldest) = kept.take_oldest() else { return };

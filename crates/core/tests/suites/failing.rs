@@ -59,13 +59,7 @@ fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         on_cpu(cpu);
         for size in sizes {
             for _ in 0..if size < 1000 { 80 } else { 1 } {
-                match stack.alloc(Request::of(size).zeroed()) {
-                    Some(object) => {
-                        assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
-                        oracle.insert(object, size, stack.usable_size(object), 16, 0);
-                    }
-                    None => refused += 1,
-                }
+                refused += alloc_zeroed(bed, oracle, size);
             }
         }
         for number in (0..oracle.len()).rev().step_by(5) {
@@ -106,16 +100,17 @@ fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     if let Some(live) = oracle.remove(first) {
         // SAFETY: it was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
-        let size = 3 * live.size;
-        match bed.stack.alloc(Request::of(size).zeroed()) {
-            Some(object) => {
-                assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
-                oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
-            }
-            None => refused += 1,
-        }
+        refused += alloc_zeroed(bed, oracle, 3 * live.size);
     }
     refused
+}
+
+/// Allocates zeroed bytes; returns 1 where that was refused.
+fn alloc_zeroed<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, size: usize) -> u32 {
+    let Some(object) = bed.stack.alloc(Request::of(size).zeroed()) else { return 1 };
+    assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
+    oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+    0
 }
 
 /// Makes an allocation larger or smaller; returns 1 where that was refused.

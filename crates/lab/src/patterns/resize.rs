@@ -19,7 +19,7 @@ pub(crate) enum Steps {
 const SMALL_END: usize = 16 << 10;
 const LARGE_END: usize = 64 << 20;
 /// Bytes from one write to the next.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 impl Steps {
     fn first(self) -> usize {
