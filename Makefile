@@ -1,5 +1,5 @@
 # make demo     a real program on Quarry, on a fresh Debian machine with Rust and make
-# make test     everything that must hold; STEPS="format clippy" for some of it
+# make test     what must hold; STEPS="format clippy" for some of it
 # make help     all targets
 
 SHELL := /bin/bash
@@ -27,6 +27,7 @@ REGISTRY := crates/core/src/slab/registry.rs
 SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
+LAB := $(TARGET)/tools/quarry-lab
 # The simulated machine: the same sources with another seam, so in a folder of its own.
 SIM := $(TARGET)/tools/quarry-sim
 PREDICT := $(TARGET)/tools/quarry-predict
@@ -46,7 +47,11 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	$(addprefix -Cllvm-args=,-unroll-threshold=20 -unroll-runtime=false \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)
-BUILD := RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
+# Cargo has its own number of jobs, not those of make.
+BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
+COMMAND := $(BUILD) build --profile tools -p quarry-cli
+# write_pages COMMAND: its man pages and completions, which it writes itself.
+write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
@@ -60,35 +65,57 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 .PHONY: demo
-demo: ## install what is missing, build, run redis on Quarry, compare allocators on sqlite3
+demo: ## build, then redis on glibc and on Quarry, seen from inside, and a leak found
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build
 	@scripts/demo.sh $(QUARRY)
 
+.PHONY: demo-lab
+demo-lab: ## the first experiment of the kernel documents: packets of 4 KiB under each policy
+	@scripts/setup.sh build
+	@$(MAKE) --no-print-directory lab
+	@scripts/demo-lab.sh $(QUARRY)
+
 .PHONY: test
-test: ## everything that continuous integration runs
+test: ## what must hold before a change is merged, as continuous integration runs it
 	@scripts/test.sh $(STEPS)
+
+.PHONY: test-all
+test-all: ## everything there is to test, before a release; adds a line to docs/results/test-all.md
+	@scripts/test.sh --all $(STEPS)
 
 .PHONY: quick
 quick: ## the loop while you write: format, clippy and tests of the core, in less than a minute
 	@scripts/test.sh quick
 
 .PHONY: build
-build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command quarry, man pages
-	@echo "==> building libquarry.so"
-	$(BUILD) build --release -p quarry-preload
+build: ## the product: libquarry.so, and the command quarry with its man pages
+	@$(MAKE) --no-print-directory -j2 library command
 	@scripts/strip.sh $(LIBRARY)
 	@ln -sf $(notdir $(LIBRARY)) $(LIBRARY).$(ABI)
-	@[ -z "$(OTHERS)" ] || $(MAKE) --no-print-directory $(OTHERS)
-	@$(MAKE) --no-print-directory pages
-	@echo "==> building the command quarry"
-	QUARRY_EMBED="$(abspath $(LIBRARY))" $(BUILD) build --profile tools -p quarry-cli
+	@scripts/embed.sh $(QUARRY) $(LIBRARY)
 	@scripts/strip.sh $(QUARRY)
-	@echo "==> building libquarry_sqlite.so and quarry-sqlite-load"
+	@$(call write_pages,$(QUARRY))
+
+# At the same time, in two folders of cargo: the first links for a long while on one CPU.
+.PHONY: library command
+library:
+	@echo "==> building libquarry.so"
+	$(BUILD) build --release -p quarry-preload
+command:
+	@echo "==> building the command quarry"
+	$(COMMAND) --no-default-features --bin quarry
+
+.PHONY: lab
+lab: build sqlite ## quarry lab, quarry simulate, quarry record, and what they start
+	@echo "==> building quarry-lab"
+	$(COMMAND) --bin quarry-lab
+	@scripts/embed.sh $(LAB) $(LIBRARY)
+	@scripts/strip.sh $(LAB)
+	@$(call write_pages,$(LAB))
+	@echo "==> building quarry-sqlite-load"
 	$(BUILD) build --profile tools -p quarry-sqlite-load
-	$(BUILD) build --release -p quarry-sqlite-object
-	@scripts/strip.sh $(LOAD) $(SQLITE)
-	@ln -sf $(notdir $(SQLITE)) $(SQLITE).$(ABI)
+	@scripts/strip.sh $(LOAD)
 	@echo "==> building libquarry_recorder.so"
 	$(BUILD) build --release -p quarry-recorder
 	@scripts/strip.sh $(RECORDER)
@@ -99,6 +126,19 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, the command qu
 		--target-dir $(TARGET)/sim
 	cp $(addprefix $(TARGET)/sim/tools/,$(notdir $(SIM) $(PREDICT))) $(dir $(SIM))
 	@scripts/strip.sh $(SIM) $(PREDICT)
+
+.PHONY: sqlite
+sqlite: ## libquarry_sqlite.so: SQLite's page cache and heap on Quarry
+	@echo "==> building libquarry_sqlite.so"
+	$(BUILD) build --release -p quarry-sqlite-object
+	@scripts/strip.sh $(SQLITE)
+	@ln -sf $(notdir $(SQLITE)) $(SQLITE).$(ABI)
+
+.PHONY: policies
+policies: $(OTHERS) ## libquarry-NAME.so of the other slab policies
+
+.PHONY: all
+all: build lab policies ## everything that make install can install
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
@@ -113,21 +153,10 @@ $(TARGET)/release/libquarry-%.so: $(SOURCES)
 slabs: ## names of the slab policies beside the default, each a libquarry-NAME.so
 	@printf '%s\n' $(SLABS)
 
-# A command with one subcommand more writes them, and makes room for the one that is installed.
-.PHONY: pages
-pages:
-	@echo "==> man pages and completions"
-	@[ ! -e $(QUARRY) ] || mv $(QUARRY) $(QUARRY)-kept
-	$(BUILD) build --profile tools -p quarry-cli --features pages
-	@rm -rf $(PAGES_BUILT)
-	@$(QUARRY) pages $(PAGES_BUILT)
-	@rm $(QUARRY)
-	@[ ! -e $(QUARRY)-kept ] || mv $(QUARRY)-kept $(QUARRY)
-
 # Compiles nothing, so that root need not.
 .PHONY: install
-install: ## what make build made, into PREFIX (default /usr/local)
-	@for file in $(LIBRARY) $(OTHERS) $(QUARRY) $(SQLITE) $(PAGES_BUILT)/man/quarry.1; do \
+install: ## what make build made, and make lab, sqlite and policies where they ran, into PREFIX
+	@for file in $(LIBRARY) $(QUARRY) $(PAGES_BUILT)/man/quarry.1; do \
 		[ -e $$file ] || { \
 			echo "make install: $$file is missing: run 'make build' first" >&2; \
 			exit 1; \
@@ -176,7 +205,7 @@ docs: ## the documentation of the crates
 
 .PHONY: bench-smoke
 bench-smoke: ## short runs of the experiments: do they work, not how fast
-	@[ -x $(QUARRY) ] || $(MAKE) --no-print-directory build
+	@[ -x $(LAB) ] || $(MAKE) --no-print-directory lab
 	@echo "==> quarry lab run malloc-patterns --quick"
 	$(QUARRY) lab run malloc-patterns --quick
 	@for experiment in $(REPLAYS); do \
@@ -209,19 +238,19 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run programs --quick --only git,perl,php
 
 .PHONY: results
-results: build ## docs/results anew, or PAGES="memory peers"; nothing else should run
+results: lab ## docs/results anew, or PAGES="memory peers"; nothing else should run
 	@scripts/results.sh $(PAGES)
 
 .PHONY: programs
 programs: ## fill docs/programs.md; or print PROGRAMS="node git", with SAMPLES=1
 	@scripts/setup.sh programs
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory lab
 	@scripts/programs.sh $(PROGRAMS)
 
 .PHONY: foreign
 foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
 	@scripts/setup.sh foreign
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory lab
 	@scripts/results.sh foreign
 
 .PHONY: peers

@@ -43,24 +43,36 @@ Cflags: -I\${includedir}
 END
 }
 
-for name in quarry quarry_sqlite; do
-    put 644 "$TARGET/release/lib$name.so" "$LIBDIR/lib$name.so.$ABI"
-    leads_to "lib$name.so.$ABI" "$LIBDIR/lib$name.so"
-done
+# put_built MODE FILE PLACE: what `make lab`, `make sqlite` and `make policies` make, if they ran.
+put_built() {
+    if [[ -n $remove || -e $2 ]]; then
+        put "$@"
+    fi
+}
+
+put 644 "$TARGET/release/libquarry.so" "$LIBDIR/libquarry.so.$ABI"
+leads_to "libquarry.so.$ABI" "$LIBDIR/libquarry.so"
+if [[ -n $remove || -e $TARGET/release/libquarry_sqlite.so ]]; then
+    put 644 "$TARGET/release/libquarry_sqlite.so" "$LIBDIR/libquarry_sqlite.so.$ABI"
+    leads_to "libquarry_sqlite.so.$ABI" "$LIBDIR/libquarry_sqlite.so"
+    put 644 crates/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"
+fi
 for slab in $SLABS; do
-    put 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
+    put_built 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
 done
-put 644 "$TARGET/release/libquarry_recorder.so" "$LIBDIR/quarry/libquarry_recorder.so"
-for program in quarry-sim quarry-predict; do
-    put 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
+put_built 644 "$TARGET/release/libquarry_recorder.so" "$LIBDIR/quarry/libquarry_recorder.so"
+for program in quarry-sim quarry-predict quarry-sqlite-load; do
+    put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
+put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
 put 644 crates/preload/include/quarry.h "$PREFIX/include/quarry.h"
-put 644 crates/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"
 put 644 <(pkg_config) "$LIBDIR/pkgconfig/quarry.pc"
-put 644 "$TARGET/pages/bash/quarry" "$BASHDIR/quarry"
-put 644 "$TARGET/pages/zsh/_quarry" "$ZSHDIR/_quarry"
-put 644 "$TARGET/pages/fish/quarry.fish" "$FISHDIR/quarry.fish"
+for command in quarry quarry-lab; do
+    put_built 644 "$TARGET/pages/bash/$command" "$BASHDIR/$command"
+    put_built 644 "$TARGET/pages/zsh/_$command" "$ZSHDIR/_$command"
+    put_built 644 "$TARGET/pages/fish/$command.fish" "$FISHDIR/$command.fish"
+done
 if [[ -n $remove ]]; then
     rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1
     # Other programs have files in the other folders.

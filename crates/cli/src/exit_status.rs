@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Exit status where something is wrong with how the command was called; nothing has run. The same
 /// as that of the parser of the command line.
-pub(crate) const EXIT_USAGE: i32 = 2;
+pub const EXIT_USAGE: i32 = 2;
 /// Exit status where something went wrong when it ran.
 const EXIT_FAILURE: i32 = 1;
 
@@ -20,18 +20,18 @@ const EXIT_MISSING: i32 = 3;
 const EXIT_OWN_FAILURE: i32 = 125;
 
 /// Exit status of a command that starts a program, where the failure is its own.
-pub(crate) fn of_own_failure(error: &anyhow::Error) -> i32 {
+pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }
 
 /// Says something beside what the program prints that `quarry VERB` starts. With standard error
 /// closed or full the program runs all the same.
-pub(crate) fn say(verb: &str, message: fmt::Arguments<'_>) {
+pub fn say(verb: &str, message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "quarry {verb}: {message}");
 }
 
 /// Exit status of a result, whose error is printed.
-pub(crate) fn report(result: anyhow::Result<()>) -> i32 {
+pub fn report(result: anyhow::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         // The reader has seen enough: `quarry lab run ... | head`.

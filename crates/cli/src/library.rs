@@ -1,11 +1,12 @@
 //! Where the shared object is: beside the command, or inside it.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use object::{Object, ObjectSection};
 use quarry_compare::interpose;
 use quarry_core::slab::slab_policy;
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
-use quarry_lab::companion;
+use quarry_compare::companion;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -14,21 +15,28 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
 
 /// Names a library, or a folder of libraries, that is used instead of the installed one.
-pub(crate) const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
+pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
 
 /// Slab policy of `libquarry.so` itself.
 const DEFAULT_SLAB: &str = "sheaf";
 
-/// Shared objects that were carried along at build time: name and contents.
-const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
-
 /// Why no library can be used.
 #[derive(Debug)]
-pub(crate) enum LibraryError {
+pub enum LibraryError {
     /// A variable or an option names a file that is no such library.
-    Named { by: String, why: String },
+    Named {
+        /// The variable or option, with its value.
+        by: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Looked for in vain.
-    NotFound { name: String, places: Vec<PathBuf> },
+    NotFound {
+        /// Its file name.
+        name: String,
+        /// Where it could be.
+        places: Vec<PathBuf>,
+    },
     /// `LD_PRELOAD` separates its entries by colons and spaces.
     NotExpressible(PathBuf),
     /// The embedded one could not be written anywhere.
@@ -46,11 +54,11 @@ impl fmt::Display for LibraryError {
             Self::NotFound { name, places } => {
                 let places: Vec<_> =
                     places.iter().map(|place| place.display().to_string()).collect();
-                let make =
-                    match name.strip_prefix("libquarry-").and_then(|it| it.strip_suffix(".so")) {
-                        Some(slab) => format!("make build SLABS={slab}"),
-                        None => "make build".to_owned(),
-                    };
+                let make = match name.strip_prefix("libquarry") {
+                    Some(".so") => "make build",
+                    Some(policy) if policy.starts_with('-') => "make policies",
+                    _ => "make lab",
+                };
                 write!(
                     f,
                     "{name} not found in {}; build it ({make}) or name it in {LIBRARY_VARIABLE}",
@@ -72,7 +80,7 @@ impl std::error::Error for LibraryError {}
 
 impl LibraryError {
     /// Turns it into an error of the command: one of usage where the user has named the library.
-    pub(crate) fn into_error(self) -> anyhow::Error {
+    pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
             _ => self.into(),
@@ -90,7 +98,7 @@ fn file_name(slab: Option<&str>) -> String {
 
 /// Finds the library with a slab policy (`None` = the default one), or the one that is `named`; the
 /// path is absolute and can stand in `LD_PRELOAD`.
-pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
+pub fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
     let name = file_name(slab);
     let by_option = named.map(|value| ("--set LIBRARY", value));
     let by_variable = || Some((LIBRARY_VARIABLE, env::var_os(LIBRARY_VARIABLE)?));
@@ -106,7 +114,7 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
 
 /// Finds another file that is built and installed with the command; the path is absolute and can
 /// stand in `LD_PRELOAD`.
-pub(crate) fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
+pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
     let path = find_beside(name)?;
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
@@ -133,11 +141,18 @@ fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryEr
 fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
     let places = companion::places(env::current_exe().ok().as_deref(), name);
     let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
-    match (found, EMBEDDED.iter().find(|(embedded, _)| *embedded == name)) {
-        (Some(path), _) => Ok(path),
-        (None, Some((_, bytes))) => unpack(name, bytes).map_err(LibraryError::Embedded),
-        (None, None) => Err(LibraryError::NotFound { name: name.to_owned(), places }),
+    match found.map(Ok).or_else(|| Some(unpack(name, &embedded(name)?))) {
+        Some(place) => place.map_err(LibraryError::Embedded),
+        None => Err(LibraryError::NotFound { name: name.to_owned(), places }),
     }
+}
+
+/// The shared object that this command carries, in a section that `scripts/embed.sh` adds to it.
+fn embedded(name: &str) -> Option<Vec<u8>> {
+    let this = fs::read(env::current_exe().ok()?).ok()?;
+    let file = object::File::parse(&this[..]).ok()?;
+    let section = file.section_by_name(&format!(".{name}"))?;
+    section.data().ok().map(<[u8]>::to_vec)
 }
 
 /// Writes the embedded library into the user's cache folder, or, where there is none, into an

@@ -1,31 +1,24 @@
-//! `quarry`: runs programs on Quarry and measures its policies.
+//! `quarry`: runs programs on Quarry, looks inside them, and compares allocators.
 
 mod advise;
 mod compare;
-mod exit_status;
-mod library;
+mod lab_command;
 mod live;
 mod metrics;
 mod options;
-#[cfg(feature = "pages")]
-mod pages;
-mod program;
-#[cfg(test)]
-mod recipes;
-mod record;
 mod run;
-mod simulate;
 mod slabinfo;
 mod top;
 mod watcher;
 mod wrapper;
 
-use clap::{Parser, Subcommand};
-use exit_status::report;
-use library::LibraryError;
-use quarry_lab::LabCommand;
+use clap::{CommandFactory, Parser, Subcommand};
+use lab_command::LabArgs;
+use quarry_cli::exit_status::{self, report};
+use quarry_cli::output::{Output, print_of_parser};
+use quarry_cli::{library, pages, program};
 use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
-use std::io::{self, Write};
+use std::io::{Write, stdout};
 use std::process::exit;
 
 /// The Linux kernel's memory management for one process.
@@ -53,18 +46,18 @@ enum Command {
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
-    Record(record::RecordArgs),
-    Simulate(simulate::SimulateArgs),
-    /// Experiments over allocators and policies.
-    #[command(subcommand)]
-    Lab(LabCommand),
-    /// Takes one sample in this process; the lab starts it.
-    #[command(name = quarry_harness::launch::SAMPLE_COMMAND, hide = true)]
-    Sample(quarry_harness::launch::SampleArgs),
+    /// Record what a program asks of malloc: each call, with its thread, CPU and time (make lab).
+    #[command(disable_help_flag = true)]
+    Record(LabArgs),
+    /// Play a recorded program on a machine of many CPUs, under several slab policies (make lab).
+    #[command(disable_help_flag = true)]
+    Simulate(LabArgs),
+    /// Experiments over allocators and policies (make lab).
+    #[command(disable_help_flag = true)]
+    Lab(LabArgs),
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
-    #[cfg(feature = "pages")]
     Pages(pages::PagesArgs),
     /// Waits for a program's end; `run --stats` starts it.
     #[command(name = watcher::WATCH_COMMAND, hide = true)]
@@ -76,13 +69,12 @@ fn main() {
         Ok(cli) => cli.command,
         Err(error) => exit(print_of_parser(&error)),
     };
-    let out = &mut Output(io::stdout());
+    let out = &mut Output(stdout());
     let status = match command {
         Command::Run(args) => run::run(args),
-        Command::Lab(command) => {
-            let find_library = || library::find(None, None).map_err(LibraryError::into_error);
-            report(quarry_lab::lab(command, &find_library, out))
-        }
+        Command::Lab(args) => args.become_lab(None),
+        Command::Record(args) => args.become_lab(Some("record")),
+        Command::Simulate(args) => args.become_lab(Some("simulate")),
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
@@ -93,50 +85,11 @@ fn main() {
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),
-        Command::Record(args) => record::run(&args),
-        Command::Simulate(args) => report(simulate::run(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
-        Command::Sample(args) => report(quarry_lab::sample(args, out)),
-        #[cfg(feature = "pages")]
-        Command::Pages(args) => {
-            report(pages::write(&args, <Cli as clap::CommandFactory>::command()))
-        }
+        Command::Pages(args) => report(pages::write(&args, Cli::command())),
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
-}
-
-/// Standard output; its errors say that they are its.
-struct Output(io::Stdout);
-
-impl Output {
-    fn named(error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), format!("standard output: {error}"))
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
-            // The caller tries again.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            written => written.map_err(Self::named),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(Self::named)
-    }
-}
-
-/// Prints help, the version or what is wrong with the command line; returns the exit status.
-fn print_of_parser(error: &clap::Error) -> i32 {
-    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
-    match error.exit_code() {
-        0 => report(printed.map_err(anyhow::Error::from)),
-        // The status is the same if the message could not be printed.
-        wrong => wrong,
-    }
 }

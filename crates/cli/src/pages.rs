@@ -1,6 +1,4 @@
 //! Man pages, and completions for shells, made from the command line's own definition.
-//!
-//! Only the feature `pages` has this: the tool that is installed writes neither.
 
 use anyhow::Context;
 use clap::Command;
@@ -15,26 +13,30 @@ const SHELLS: [(Shell, &str); 3] =
 /// Write man pages and completions for bash, zsh and fish.
 #[derive(clap::Args)]
 #[command(hide = true)]
-pub(crate) struct PagesArgs {
+pub struct PagesArgs {
     /// Folder that gets `man`, `bash`, `zsh` and `fish`.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
 /// Writes all of them.
-pub(crate) fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
+///
+/// # Errors
+/// What cannot be written, and why.
+pub fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
     let mut command = without_hidden(command);
     command.build();
+    let name = command.get_name().to_owned();
     let man = folder(&args.folder, "man")?;
     write_manual(&man, &command).with_context(|| man.display().to_string())?;
-    for (shell, name) in SHELLS {
-        let place = folder(&args.folder, name)?;
-        generate_to(shell, &mut command, "quarry", &place)
+    for (shell, its) in SHELLS {
+        let place = folder(&args.folder, its)?;
+        generate_to(shell, &mut command, &name, &place)
             .with_context(|| place.display().to_string())?;
     }
     // Bash's loader of completions looks for the name of the command.
     let bash = args.folder.join("bash");
-    fs::rename(bash.join("quarry.bash"), bash.join("quarry")).context("bash")
+    fs::rename(bash.join(format!("{name}.bash")), bash.join(&name)).context("bash")
 }
 
 fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {

@@ -18,7 +18,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a command cannot be run, as shells report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CannotRun {
+pub enum CannotRun {
     /// Exit status 127.
     NotFound,
     /// Exit status 126.
@@ -27,7 +27,7 @@ pub(crate) enum CannotRun {
 
 impl CannotRun {
     /// Exit status that shells use for it (POSIX, "Exit Status for Commands").
-    pub(crate) fn exit_status(self) -> i32 {
+    pub fn exit_status(self) -> i32 {
         match self {
             Self::NotFound => 127,
             Self::NotExecutable => 126,
@@ -35,7 +35,7 @@ impl CannotRun {
     }
 
     /// The message for the user.
-    pub(crate) fn message(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::NotFound => "command not found",
             Self::NotExecutable => "not an executable file, or no permission to execute it",
@@ -43,17 +43,17 @@ impl CannotRun {
     }
 }
 
-// No documentation comment: clap would make it the about text of commands that flatten it.
 #[derive(clap::Args)]
-pub(crate) struct CommandLine {
+#[expect(missing_docs, reason = "clap would make it the about text of commands that flatten it")]
+pub struct CommandLine {
     /// The program and its arguments.
     // Not `allow_hyphen_values`: a mistyped option in front would be taken for the command.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// The file that `command` names, as `execvp` finds it.
-pub(crate) fn locate(command: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, CannotRun> {
+pub fn locate(command: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, CannotRun> {
     if command.is_empty() {
         return Err(CannotRun::NotFound);
     }
@@ -83,7 +83,7 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
 /// The file whose code runs in the end: `program`, or the interpreter of a script, and so on.
 ///
 /// An interpreter that does not exist is returned as it is named; running it will say so.
-pub(crate) fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
+pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {
         let bytes = match first_bytes(&current) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! allocators          who can serve a sample, where it is, and the proof that it did
+//! companion           files that are built and installed with the command
 //! contenders          allocators with their settings, as the variants of a run
 //! interpose           whether a preloaded library would serve a program, and if not, why not
 //! known               data: other people's allocators, sanitizers, runtimes
@@ -35,6 +36,7 @@ mod allocator_spec;
 pub mod allocators;
 mod answer;
 mod closing;
+pub mod companion;
 mod compare;
 mod condition;
 pub mod contenders;

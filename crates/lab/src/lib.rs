@@ -6,7 +6,6 @@
 //! predict        the documents' figures beside those of a simulated machine
 //! real_programs  programs that everybody knows, each with a fixed amount of work
 //! frames         the zone, the page lists and LLFree by themselves
-//! companion      files that are built and installed with the command
 //! day            a day of a memory in simulated time
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
@@ -17,7 +16,6 @@
 //! time. A sample is a fresh process. A sample proves what served it. A copy of the baseline runs
 //! as one more variant, so that the noise of the machine stands beside every result.
 
-pub mod companion;
 mod day;
 mod driven;
 mod experiments;

@@ -3,7 +3,7 @@
 //! The machine is a program of its own, `quarry-predict`, because what stands behind the seam of
 //! `quarry-sys` is chosen when a program is built.
 
-use crate::companion;
+use quarry_compare::companion;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};

@@ -1,6 +1,6 @@
 //! `quarry-sqlite-load`: where it is, and what it prints.
 
-use crate::companion;
+use quarry_compare::companion;
 use anyhow::{Context, Result, bail};
 use quarry_harness::launch::{cleared_variables, end_of};
 use quarry_harness::results::{Measurement, Variant};

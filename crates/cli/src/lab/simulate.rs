@@ -1,6 +1,6 @@
 //! `quarry simulate`: a recorded program on a machine of many CPUs.
 
-use crate::library::{self, LibraryError};
+use quarry_cli::library::{self, LibraryError};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_core::heap::options::{OptionError, StackOptions};

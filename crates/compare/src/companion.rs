@@ -39,7 +39,7 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// It is not there: where it can be, and how to build it.
-pub(crate) fn find(name: &str, variable: &str) -> Result<PathBuf> {
+pub fn find(name: &str, variable: &str) -> Result<PathBuf> {
     if let Some(file) = env::var_os(variable).map(PathBuf::from) {
         if !file.is_file() {
             bail!("{variable}: {} is not there", file.display());
@@ -52,7 +52,7 @@ pub(crate) fn find(name: &str, variable: &str) -> Result<PathBuf> {
         return Ok(found.clone());
     }
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-    bail!("{name} is not in {}: `make build` builds it, or {variable} names it", places.join(", "))
+    bail!("{name} is not in {}: `make lab` builds it, or {variable} names it", places.join(", "))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use clap::Parser;
 use saphyr::{LoadableYamlNode, Yaml};
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../docs/sharding.md");
-const JOB: &str = include_str!("../../../scripts/slurm-job.sh");
+const PAGE: &str = include_str!("../../../../docs/sharding.md");
+const JOB: &str = include_str!("../../../../scripts/slurm-job.sh");
 
 /// The code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
@@ -15,10 +15,12 @@ fn blocks(language: &str) -> Vec<&'static str> {
     PAGE.split(&fence).skip(1).map(of).collect()
 }
 
-/// Lets the command's own parser read a line.
+/// Lets the command's own parser read a line; `quarry lab` is `quarry-lab`.
 fn parse(line: &str) {
     let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads {line}"));
-    match Cli::try_parse_from(&words) {
+    let [quarry, lab, rest @ ..] = &words[..] else { panic!("{line}: no command") };
+    assert_eq!((&quarry[..], &lab[..]), ("quarry", "lab"), "{line}: not of the lab");
+    match Cli::try_parse_from(["quarry-lab"].into_iter().chain(rest.iter().map(String::as_str))) {
         Ok(Cli { command: Command::Lab(_) }) => {}
         Ok(_) => panic!("{line}: not of the lab"),
         Err(error) => panic!("{line}: {error}"),
@@ -66,7 +68,7 @@ fn a_job_of_kubernetes_takes_every_shard_once() {
     let container = &pod["containers"][0];
     let rule = &spec["podFailurePolicy"]["rules"][0]["onExitCodes"];
     assert_eq!(said(&rule["containerName"]), said(&container["name"]));
-    assert_eq!(rule["values"][0].as_integer(), Some(crate::exit_status::EXIT_USAGE.into()));
+    assert_eq!(rule["values"][0].as_integer(), Some(quarry_cli::exit_status::EXIT_USAGE.into()));
     assert_eq!(
         (said(&container["command"][0]), said(&container["command"][1])),
         ("sh".into(), "-c".into())

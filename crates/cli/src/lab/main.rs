@@ -1,0 +1,61 @@
+//! `quarry-lab`: experiments over allocators and policies, and recorded programs on a simulated
+//! machine.
+
+#[cfg(test)]
+mod recipes;
+mod record;
+mod simulate;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use quarry_cli::exit_status::report;
+use quarry_cli::library::{self, LibraryError};
+use quarry_cli::output::{Output, print_of_parser};
+use quarry_cli::pages;
+use quarry_lab::LabCommand;
+use std::io::{Write, stdout};
+use std::process::exit;
+
+/// Experiments over allocators and policies.
+#[derive(Parser)]
+#[command(name = "quarry-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Lab(LabCommand),
+    Record(record::RecordArgs),
+    Simulate(simulate::SimulateArgs),
+    /// Takes one sample in this process; the lab starts it.
+    #[command(name = quarry_harness::launch::SAMPLE_COMMAND, hide = true)]
+    Sample(quarry_harness::launch::SampleArgs),
+    /// Runs one sample of a program and watches it; the lab starts it.
+    #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
+    Supervise(quarry_compare::SuperviseArgs),
+    Pages(pages::PagesArgs),
+}
+
+fn main() {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => exit(print_of_parser(&error)),
+    };
+    let out = &mut Output(stdout());
+    let status = match command {
+        Command::Lab(command) => {
+            let find_library = || library::find(None, None).map_err(LibraryError::into_error);
+            report(quarry_lab::lab(command, &find_library, out))
+        }
+        Command::Record(args) => record::run(&args),
+        Command::Simulate(args) => report(simulate::run(&args, out)),
+        Command::Sample(args) => report(quarry_lab::sample(args, out)),
+        Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
+        Command::Pages(args) => report(pages::write(&args, Cli::command())),
+    };
+    // Output that cannot be written at the end is a failure as well.
+    let flushed = report(out.flush().map_err(anyhow::Error::from));
+    exit(if status == 0 { flushed } else { status });
+}

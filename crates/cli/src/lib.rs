@@ -1,0 +1,15 @@
+//! What the commands `quarry` and `quarry-lab` share.
+//!
+//! ```text
+//! program      a program as it stands on the command line, and which file it runs
+//! library      where the shared object is
+//! output       standard output, whose errors name it
+//! exit_status  with which status a command ends
+//! pages        man pages and completions
+//! ```
+
+pub mod exit_status;
+pub mod library;
+pub mod output;
+pub mod pages;
+pub mod program;

@@ -1,0 +1,37 @@
+//! Standard output of a command.
+
+use crate::exit_status::report;
+use std::io::{self, Write};
+
+/// Standard output; its errors name it.
+pub struct Output(pub io::Stdout);
+
+impl Output {
+    fn named(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("standard output: {error}"))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            // The caller tries again.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            written => written.map_err(Self::named),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(Self::named)
+    }
+}
+
+/// Prints help, the version or what is wrong with the command line; returns the exit status.
+pub fn print_of_parser(error: &clap::Error) -> i32 {
+    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
+    match error.exit_code() {
+        0 => report(printed.map_err(anyhow::Error::from)),
+        // The status is the same if the message could not be printed.
+        wrong => wrong,
+    }
+}
