@@ -1,6 +1,6 @@
 //! The barn alone: sheaves put in and taken out by several threads.
 
-use crate::explore;
+use crate::{explore, explore_at_most};
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_core::frame::Metadata;
@@ -161,7 +161,7 @@ impl Keeps for RacyBarn {
 #[test]
 #[should_panic]
 fn a_barn_without_its_lock_is_found_out() {
-    explore(2_000, || {
+    explore_at_most(2_000, || {
         let barn = RacyBarn {
             full: AtomicUsize::new(0),
             objects: std::array::from_fn(|_| std::array::from_fn(|_| AtomicUsize::new(0))),
