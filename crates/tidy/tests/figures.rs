@@ -2,6 +2,7 @@
 
 use quarry_tidy::figures::blocks::Records;
 use quarry_tidy::figures::number::{Figure, geometric_mean, short};
+use quarry_tidy::figures::record::Run;
 use quarry_tidy::figures::{PAGES, fill, loose};
 use quarry_tidy::workspace::root;
 use quarry_tidy::{Breach, expect_none};
@@ -81,6 +82,41 @@ fn versions_names_and_marked_blocks_are_no_figures() {
                 <!-- figures: source -->\n1.26 and 3 ms\n<!-- end -->\n\
                 <!-- times -->\n12 minutes\n<!-- end -->\n";
     assert_eq!(loose::figures(text), []);
+}
+
+#[test]
+fn a_block_that_does_not_end_hides_nothing() {
+    let another = "<!-- figures: source -->\n<!-- end -->\n";
+    for rest in ["b\n", another] {
+        let text = &format!("a\n<!-- times -->\n{rest}");
+        assert_eq!(loose::figures(text), [(2, "a block without <!-- end -->".to_owned())]);
+    }
+}
+
+#[test]
+fn a_recorded_run_is_read() {
+    let page = "before\n\
+        <!-- run: quarry lab run x --out $RUNS/x -->\n\
+        `quarry lab run x --out $RUNS/x`, 2026-01-02:\n\n\
+        2 CPUs (A, family 1, virtual machine), Linux 6.1, glibc 2.36, load 0.1\n\
+        * mimalloc: libmimalloc.so.2.0, libmimalloc2.0 2.0.9+ds-2\n\
+        2 samples.\n\n\
+        | ns   | mimalloc |\n|------|----------|\n| pair |      8.9 |\n\n\
+        Held later:\n\n\
+        | MiB   | mimalloc |\n|-------|----------|\n| burst |       66 |\n\
+        <!-- end -->\n";
+    let run = Run::parse(page, "quarry lab run x").expect("a run");
+    assert_eq!(run.command, "quarry lab run x");
+    assert_eq!(
+        (run.date.as_str(), run.machine.as_str()),
+        ("2026-01-02", "2 CPUs (A, family 1, virtual machine)")
+    );
+    assert_eq!(run.version("mimalloc").as_deref(), Some("2.0.9"));
+    assert_eq!(run.version("glibc").as_deref(), Some("2.36"));
+    assert_eq!(run.cell("ns", "pair", "mimalloc"), Ok("8.9"));
+    assert_eq!(run.cell("Held later", "burst", "mimalloc"), Ok("66"));
+    assert!(run.cell("ns", "burst", "mimalloc").is_err());
+    assert!(Run::parse(page, "quarry lab run y").is_err());
 }
 
 #[test]

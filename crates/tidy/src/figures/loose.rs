@@ -32,6 +32,9 @@ pub fn figures(text: &str) -> Vec<(usize, String)> {
         })
         .collect();
     let mut found = Vec::new();
+    if let Some(line) = unclosed(text) {
+        found.push((line, "a block without <!-- end -->".to_owned()));
+    }
     for (index, word) in words.iter().enumerate() {
         let before = index.checked_sub(1).map_or("", |index| words[index].text);
         let after = words.get(index + 1).map_or("", |word| word.text);
@@ -68,6 +71,25 @@ fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     (is_decimal || begins_interval).then(|| word.to_owned())
 }
 
+/// Whether `line` begins a block.
+fn begins(line: &str) -> bool {
+    line == "<!-- times -->" || line.starts_with("<!-- figures: ")
+}
+
+/// The line of a block that no end follows before the next one: it would hide what it does not own.
+fn unclosed(text: &str) -> Option<usize> {
+    let mut open = None;
+    for (index, line) in text.lines().enumerate() {
+        match line.trim() {
+            "<!-- end -->" => open = None,
+            line if begins(line) && open.is_some() => return open,
+            line if begins(line) => open = Some(index + 1),
+            _ => {}
+        }
+    }
+    open
+}
+
 /// Lines of prose, with their numbers.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
@@ -78,7 +100,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
             in_code = !in_code;
         } else if trimmed == "<!-- end -->" {
             in_marks = false;
-        } else if trimmed == "<!-- times -->" || trimmed.starts_with("<!-- figures: ") {
+        } else if begins(trimmed) {
             in_marks = true;
         } else if !in_code && !in_marks {
             lines.push((index + 1, without_targets(&without_spans(line))));
