@@ -274,3 +274,7 @@ soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
 .PHONY: clean
 clean: ## what cargo and the scripts built
 	$(CARGO) clean
+
+.PHONY: figures
+figures: ## the figures of README.md and docs/performance.md, from the recorded runs
+	@$(CARGO) run --quiet --locked -p quarry-tidy --bin figures

@@ -1,10 +1,11 @@
 //! The rules of this repository, as tests: see `tests/` of this crate and `CONTRIBUTING.md`.
 //!
 //! A rule that no machine checks is forgotten, so layers, sizes, `unsafe`, atomics, licences, the
-//! exported symbols and the links of the documentation are each a test here. This library holds
-//! what they share: the tracked files, Rust text with comments and strings blanked out, a
-//! parser for licence expressions.
+//! exported symbols, the links and the figures of the documentation are each a test here. This
+//! library holds what they share: the tracked files, Rust text with comments and strings blanked
+//! out, a parser for licence expressions, and the blocks of figures.
 
+pub mod figures;
 pub mod licence;
 pub mod modules;
 pub mod rust;

@@ -1,0 +1,126 @@
+//! Measured figures outside all marks.
+//!
+//! A figure is a number with a decimal point, a number before a unit, or an interval in brackets.
+//! Code blocks, code spans, targets of links and marked blocks are not looked at, and a number
+//! that follows a name in [`VERSIONED`] is a version.
+
+/// Words that a version follows.
+const VERSIONED: [&str; 9] =
+    ["version", "linux", "glibc", "rust", "stable", "mimalloc", "jemalloc", "gperftools", "debian"];
+
+/// What makes a number before it a figure.
+const UNITS: [&str; 21] = [
+    "ns", "us", "µs", "ms", "s", "seconds", "minutes", "KiB", "MiB", "GiB", "TiB", "KB", "MB",
+    "GB", "kB", "bytes", "%", "per", "times", "x", "cycles",
+];
+
+/// A word of prose and its line, counted from 1.
+struct Word<'a> {
+    line: usize,
+    text: &'a str,
+}
+
+/// Figures of `text` outside marks, with their lines.
+#[must_use]
+pub fn figures(text: &str) -> Vec<(usize, String)> {
+    let prose = prose(text);
+    let words: Vec<Word<'_>> = prose
+        .iter()
+        .flat_map(|(line, text)| {
+            let parts = text.split(|c: char| c.is_whitespace() || "/()*–|".contains(c));
+            parts.filter(|part| !part.is_empty()).map(|text| Word { line: *line, text })
+        })
+        .collect();
+    let mut found = Vec::new();
+    if let Some(line) = unclosed(text) {
+        found.push((line, "a block without <!-- end -->".to_owned()));
+    }
+    for (index, word) in words.iter().enumerate() {
+        let before = index.checked_sub(1).map_or("", |index| words[index].text);
+        let after = words.get(index + 1).map_or("", |word| word.text);
+        if let Some(figure) = figure(before, word.text, after) {
+            found.push((word.line, figure));
+        }
+    }
+    found
+}
+
+/// `text` without the punctuation around it.
+fn bare(text: &str) -> &str {
+    text.trim_matches(|c: char| !c.is_alphanumeric() && c != '%')
+}
+
+/// The figure that the word `text` is or begins.
+fn figure(before: &str, text: &str, after: &str) -> Option<String> {
+    let word = bare(text);
+    let digits = word.find(|c: char| !c.is_ascii_digit() && !".,".contains(c));
+    let (number, unit) = word.split_at(digits.unwrap_or(word.len()));
+    let is_version = VERSIONED.contains(&bare(before).to_lowercase().as_str());
+    if is_version || !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    if !unit.is_empty() {
+        return UNITS.contains(&unit).then(|| word.to_owned());
+    }
+    let ends_phrase = text.ends_with([',', ';', ':', '.']);
+    if !ends_phrase && UNITS.contains(&bare(after)) {
+        return Some(format!("{word} {}", bare(after)));
+    }
+    let is_decimal = number.matches('.').count() == 1;
+    let begins_interval = text.starts_with('[') && text.ends_with(',');
+    (is_decimal || begins_interval).then(|| word.to_owned())
+}
+
+/// Whether `line` begins a block.
+fn begins(line: &str) -> bool {
+    line == "<!-- times -->" || line.starts_with("<!-- figures: ")
+}
+
+/// The line of a block that no end follows before the next one: it would hide what it does not own.
+fn unclosed(text: &str) -> Option<usize> {
+    let mut open = None;
+    for (index, line) in text.lines().enumerate() {
+        match line.trim() {
+            "<!-- end -->" => open = None,
+            line if begins(line) && open.is_some() => return open,
+            line if begins(line) => open = Some(index + 1),
+            _ => {}
+        }
+    }
+    open
+}
+
+/// Lines of prose, with their numbers.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let (mut in_code, mut in_marks) = (false, false);
+    for (index, line) in text.lines().enumerate() {
+        let trimmed = line.trim();
+        if trimmed.starts_with("```") {
+            in_code = !in_code;
+        } else if trimmed == "<!-- end -->" {
+            in_marks = false;
+        } else if begins(trimmed) {
+            in_marks = true;
+        } else if !in_code && !in_marks {
+            lines.push((index + 1, without_targets(&without_spans(line))));
+        }
+    }
+    lines
+}
+
+/// `line` with a word in place of each code span.
+fn without_spans(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("code")
+}
+
+/// `line` without targets of links.
+fn without_targets(line: &str) -> String {
+    let mut parts = line.split("](");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push(']');
+        kept += part.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    kept
+}

@@ -1,0 +1,56 @@
+//! A figure with its interval, as the tables print it, and how it is printed for readers.
+
+/// A centre and the 95 % interval around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// What was estimated.
+    pub centre: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+}
+
+impl Figure {
+    /// Reads `1.595 [1.467, 1.797] *`; what follows the interval is not looked at.
+    #[must_use]
+    pub fn parse(cell: &str) -> Option<Self> {
+        let (centre, rest) = cell.split_once('[')?;
+        let (low, rest) = rest.split_once(',')?;
+        let (high, _) = rest.split_once(']')?;
+        let number = |text: &str| text.trim().parse().ok();
+        Some(Self { centre: number(centre)?, low: number(low)?, high: number(high)? })
+    }
+
+    /// Quarry / peer where `self` is peer / Quarry.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        Self { centre: 1.0 / self.centre, low: 1.0 / self.high, high: 1.0 / self.low }
+    }
+
+    /// The centre and the interval.
+    #[must_use]
+    pub fn shown(self) -> String {
+        format!("{} [{}, {}]", short(self.centre), short(self.low), short(self.high))
+    }
+}
+
+/// Two digits that count below 1, at least two places from 1 on, and at most three digits.
+#[must_use]
+pub fn short(value: f64) -> String {
+    let places = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 => 2,
+        size if size >= 0.01 => 3,
+        _ => 4,
+    };
+    format!("{value:.places$}")
+}
+
+/// The geometric mean.
+#[must_use]
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+    (logarithms / values.len() as f64).exp()
+}
