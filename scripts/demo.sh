@@ -168,7 +168,7 @@ lacks_for_redis() {
 start_both() {
     local libc
     linked=$(redis-server --version | sed -n 's/.* malloc=\([^ ]*\).*/\1/p')
-    libc=$(ldd "$(command -v redis-server)" | awk '$1 == "libc.so.6" { print $3; exit }')
+    libc=$(ldd "$(command -v redis-server)" 2> /dev/null | awk '$1 == "libc.so.6" { print $3 }')
     other_name=glibc
     case $linked in
         libc) start_redis glibc env ;;
