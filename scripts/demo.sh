@@ -32,11 +32,13 @@ step=0
 # Whatever is left is a server or a client of the demo, with nothing to save.
 clean_up() {
     trap '' INT TERM HUP
+    # Here bash would say of each job that it was killed.
+    exec 2> /dev/null
     local left
     left=$(jobs -pr)
     # shellcheck disable=SC2086
-    [[ -z $left ]] || kill -KILL $left 2> /dev/null
-    wait 2> /dev/null
+    [[ -z $left ]] || kill -KILL $left
+    wait
     rm -rf "$scratch"
 }
 trap clean_up EXIT
@@ -276,7 +278,8 @@ find_leak() {
     local planted found
     cc -g -o "$scratch/leak" scripts/demo/leak.c > "$scratch/cc.log" 2>&1 \
         || { broken "cc does not compile scripts/demo/leak.c" "$scratch/cc.log"; return; }
-    say "\$ QUARRY_PROFILE=leak.raw quarry run -- ./leak; quarry profile leak.raw"
+    say "\$ QUARRY_PROFILE=leak.raw quarry run -- ./leak"
+    say "\$ quarry profile leak.raw"
     {
         QUARRY_PROFILE=$scratch/leak.raw attend "$quarry" run -- "$scratch/leak"
         attend "$quarry" profile --top 1 "$scratch/leak.raw"
@@ -328,7 +331,7 @@ else
     end "$ours"
 fi
 
-step "a leak in a small C program" "its file and line, from one command"
+step "a leak in a small C program" "its file and line, from one command after its run"
 if has cc; then
     find_leak
 else
