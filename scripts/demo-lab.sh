@@ -18,7 +18,7 @@ fi
 cat << END
 $bold==> udp-u-4k: packets of 4 KiB, sent and received on stacks of kernel policies$plain
     To be seen: how often a packet takes the zone's lock under each slab policy,
-    and what that does to the rate of one pair and of two pairs on other CPUs
+    and the rate of one client with its server, and of two such pairs at once
 
     \$ quarry lab run udp-u-4k ${options[*]}
 
