@@ -1,74 +1,356 @@
 #!/usr/bin/env bash
-# Real programs on Quarry: a redis-server with statistics at its end, and sqlite3 on a script, where
-# it is compared with glibc's malloc and the allocators that Debian has.
+# What Quarry does for a running server, in less than a minute: memory that comes back, a look
+# inside, a heap profile, and a leak by file and line. A step that lacks something says what, and
+# the others go on. Every figure and every name is measured here and now.
 #
 #   scripts/demo.sh [PATH-OF-QUARRY]
-set -euo pipefail
-cd "$(dirname "$0")/.."
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
 
 quarry=${1:-${CARGO_TARGET_DIR:-target}/tools/quarry}
-runs=${DEMO_RUNS:-6} # the fewest with intervals
-requests=${DEMO_REQUESTS:-200000}
+rest=${DEMO_REST:-10}            # seconds that both servers rest
+requests=${DEMO_REQUESTS:-80000} # of each size, to each server
+sizes=(64 3000 300 1500 100 2400 700 1000)
+readonly COLUMNS_MAX=80
+readonly MEMORY_KIB=$((1024 * 1024)) # what both servers need together, with room
 
-say() { printf '\n==> %s\n' "$*"; }
-fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
-[[ -x $quarry ]] || fail "$quarry is not there: run 'make build' first"
+bold='' dim='' glibc_color='' quarry_color='' plain=''
+if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then
+    bold=$'\e[1m' dim=$'\e[2m' glibc_color=$'\e[33m' quarry_color=$'\e[32m' plain=$'\e[0m'
+fi
 
-scratch=$(mktemp -d)
-server=
+[[ -x $quarry ]] || { echo "demo: $quarry is not there: run 'make build' first" >&2; exit 1; }
+# What the reader's shell sets would change one of the two servers.
+unset LD_PRELOAD "${!QUARRY_@}"
+
+began=$SECONDS
+scratch=$(mktemp -d) || exit
+skipped=()
+failed=()
+step=0
+
+# Whatever is left is a server or a client of the demo, with nothing to save.
 clean_up() {
-    [[ -z $server ]] || kill "$server" 2> /dev/null || true
+    trap '' INT TERM HUP
+    # Here bash would say of each job that it was killed.
+    exec 2> /dev/null
+    local left
+    left=$(jobs -pr)
+    # shellcheck disable=SC2086
+    [[ -z $left ]] || kill -KILL $left
+    wait
     rm -rf "$scratch"
 }
 trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-redis() { redis-cli -s "$scratch/socket" "$@"; }
+say() { printf '    %s\n' "$*"; }
 
-# `quarry run` becomes the program, so the process that listens is the one we started.
+# step TITLE SEEN
+step() {
+    step=$((step + 1))
+    printf '\n%s==> %d of 5  %s%s\n    %sTo be seen: %s%s\n\n' \
+        "$bold" "$step" "$1" "$plain" "$dim" "$2" "$plain"
+}
+
+# indent: what it is given, in lines that fit.
+indent() { fold -s -w "$((COLUMNS_MAX - 4))" | sed 's/^/    /; s/ *$//'; }
+
+# skip WHY: the step cannot be shown here.
+skip() {
+    say "Skipped: $1."
+    skipped+=("step $step: $1")
+}
+
+# broken WHY [LOG]: the step should have worked.
+broken() {
+    say "Failed: $1."
+    [[ -z ${2:-} ]] || tail -n 5 "$2" | indent
+    failed+=("step $step: $1")
+}
+
+has() { command -v "$1" > /dev/null; }
+# Debian's servers lie where not every user looks.
+PATH=$PATH:/usr/sbin:/sbin
+
+# attend COMMAND..: as COMMAND itself, but a signal is heeded at once: bash runs no trap while a
+# command in the foreground lasts.
+attend() {
+    "$@" &
+    wait $!
+}
+
+# end PID: without a word from bash about its end.
+end() {
+    kill -KILL "$1" 2> /dev/null
+    wait "$1" 2> /dev/null
+}
+
+redis() {
+    local name=$1
+    shift
+    redis-cli -s "$scratch/$name.socket" "$@" 2> /dev/null
+}
+
+# start_redis NAME COMMAND..: COMMAND becomes redis-server, whose number is left in $started.
 start_redis() {
-    "$quarry" run --stats="$scratch/stats" -- redis-server --port 0 \
-        --unixsocket "$scratch/socket" --save '' --appendonly no --dir "$scratch" \
-        --daemonize no > "$scratch/redis.log" 2>&1 &
-    server=$!
-    local tries
-    for tries in {1..200}; do
-        [[ $(redis ping 2> /dev/null) != PONG ]] || return 0
-        kill -0 "$server" 2> /dev/null || break
-        sleep 0.05
+    local name=$1
+    shift
+    "$@" redis-server --port 0 --unixsocket "$scratch/$name.socket" --save '' --appendonly no \
+        --dir "$scratch" --daemonize no > "$scratch/$name.log" 2>&1 &
+    started=$!
+    for _ in {1..200}; do
+        [[ $(redis "$name" ping) != PONG ]] || return 0
+        kill -0 "$started" 2> /dev/null || return 1
+        attend sleep 0.05
     done
-    cat "$scratch/redis.log" >&2
-    fail "redis-server did not start ($tries tries)"
+    return 1
 }
 
-stop_redis() {
-    redis shutdown nosave > /dev/null 2>&1 || true
-    wait "$server" || fail "redis-server ended with status $?"
-    server=
+resident_kib() { awk '/^VmRSS:/ { print $2 }' "/proc/$1/status" 2> /dev/null || echo 0; }
+
+# info NAME FIELD: a figure of the server's own statistics.
+info() { redis "$1" info memory | tr -d '\r' | sed -n "s/^$2://p"; }
+
+# replaced NAME: true if the allocator that redis-server is linked with holds next to none of the
+# keys, so that another one does. Only jemalloc says what it holds.
+replaced() {
+    local own used
+    own=$(info "$1" allocator_allocated)
+    used=$(info "$1" used_memory)
+    [[ $linked == libc || ${own:-0} -lt $((${used:-0} / 20)) ]]
 }
 
-sqlite_script() {
-    sed 's/@AMOUNT@/200000/' crates/lab/data/work/stones.sql
+# both COMMAND..: a client for each server at the same time.
+both() {
+    local first
+    "$@" -s "$scratch/glibc.socket" > "$scratch/client.log" 2>&1 &
+    first=$!
+    "$@" -s "$scratch/quarry.socket" > "$scratch/client.log" 2>&1 &
+    wait $! && wait "$first"
 }
 
-say "quarry run --stats -- redis-server"
-start_redis
-grep -q libquarry "/proc/$server/maps" || fail "libquarry.so is not mapped into redis-server"
-redis-benchmark -s "$scratch/socket" -n "$requests" -P 16 -d 512 -r 100000 -q \
-    -t set,get,lpush,hset 2> /dev/null | tr '\r' '\n' | grep 'per second'
-stop_redis
-printf '\nWhat Quarry saw of it (the ten busiest caches):\n\n'
-{
-    sed -n '1,/^# name/p' "$scratch/stats"
-    awk '/^malloc-/ {match($0, /operations +[0-9]+/)
-        print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats" \
-        | sort -nr | awk 'NR <= 10' | cut -f 2-
-    sed -n '/^$/,$p' "$scratch/stats"
-} | sed 's/^/    /'
+# note_row NAME: a row of the table, from what both servers have resident now.
+note_row() {
+    other_mib=$((($(resident_kib "$other") + 512) / 1024))
+    ours_mib=$((($(resident_kib "$ours") + 512) / 1024))
+    printf '    %-22s %14s %14s\n' "$1" "$other_mib" "$ours_mib" >> "$scratch/table"
+}
 
-say "sqlite3 on Quarry: is its database sound?"
-sqlite_script > "$scratch/script.sql"
-"$quarry" run -- sqlite3 :memory: < "$scratch/script.sql" | tail -n 1 | grep -x ok \
-    || fail "sqlite3: integrity_check failed"
+# bar NAME MIB MOST COLOR
+bar() {
+    local length=$(($2 * 44 / ($3 > 0 ? $3 : 1))) marks
+    printf -v marks '%*s' "$length" ''
+    printf '    %-10s %s%s%s %d MiB\n' "$1" "$4" "${marks// /#}" "$plain" "$2"
+}
 
-say "quarry compare --check-output --runs $runs -- sqlite3 :memory: < script.sql"
-"$quarry" compare --check-output --runs "$runs" -- sqlite3 :memory: < "$scratch/script.sql"
+load_both() {
+    local size
+    for size in "${sizes[@]}"; do
+        both redis-benchmark -t set -n "$requests" -r 100000 -P 32 -d "$size" -q || return
+    done
+}
+
+lacks_for_redis() {
+    local available
+    available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+    if ! has redis-server; then
+        echo "redis-server (Debian's redis-server)"
+    elif ! has redis-cli || ! has redis-benchmark; then
+        echo "redis-benchmark (Debian's redis-tools)"
+    elif [[ ${available:-$MEMORY_KIB} -lt $MEMORY_KIB ]]; then
+        echo "$((MEMORY_KIB / 1024)) MiB of free memory"
+    fi
+}
+
+# start_both: the server that is compared with is on glibc, whatever redis-server is linked with:
+# Debian's is on jemalloc, and glibc comes first if it is preloaded.
+start_both() {
+    local libc
+    linked=$(redis-server --version | sed -n 's/.* malloc=\([^ ]*\).*/\1/p')
+    libc=$(ldd "$(command -v redis-server)" 2> /dev/null | awk '$1 == "libc.so.6" { print $3 }')
+    other_name=glibc
+    case $linked in
+        libc) start_redis glibc env ;;
+        jemalloc*) start_redis glibc env LD_PRELOAD="$libc" ;;
+        # Nobody says whether such a server is on glibc, so it stays as it is.
+        *) other_name=$linked; start_redis glibc env ;;
+    esac || { broken "redis-server did not start" "$scratch/glibc.log"; return 1; }
+    other=$started
+    start_redis quarry env QUARRY_RECORD=live "$quarry" run -- \
+        || { broken "redis-server did not start on Quarry" "$scratch/quarry.log"; return 1; }
+    ours=$started
+    if ! grep -q libquarry "/proc/$ours/maps" || grep -q libquarry "/proc/$other/maps"; then
+        broken "Quarry is not in the one server, or in both"
+        return 1
+    fi
+}
+
+compare_memory() {
+    start_both || return
+    : > "$scratch/table"
+    note_row "started"
+    say "Both get $((requests * ${#sizes[@]} / 1000))k SETs of 64 to 3000 bytes to 100k keys .."
+    load_both || { broken "redis-benchmark ended early" "$scratch/client.log"; return 1; }
+    note_row "loaded"
+    local other_loaded=$other_mib ours_loaded=$ours_mib
+    if ! replaced quarry; then
+        broken "this redis-server keeps its own allocator, $linked"
+        return 1
+    fi
+    if [[ $other_name == glibc ]] && ! replaced glibc; then
+        other_name=$linked
+        say "(This redis-server keeps its own allocator, $linked: that is compared with.)"
+    fi
+    redis glibc flushall > "$scratch/client.log" && redis quarry flushall > "$scratch/client.log"
+    note_row "all keys deleted"
+    if [[ $(redis glibc dbsize)/$(redis quarry dbsize) != 0/0 ]]; then
+        broken "keys are left"
+        return 1
+    fi
+    say ".. all keys are deleted, and both rest for $rest seconds."
+    attend sleep "$rest"
+    note_row "after the rest"
+    printf '\n%s    %-22s %14s %14s%s\n' "$bold" "resident memory, MiB" \
+        "$other_name" Quarry "$plain"
+    cat "$scratch/table"
+    local most=$((other_mib > ours_mib ? other_mib : ours_mib))
+    echo
+    bar "$other_name" "$other_mib" "$most" "$glibc_color"
+    bar Quarry "$ours_mib" "$most" "$quarry_color"
+    printf '\n    Given back: %s %d %%, Quarry %d %% of what it had when loaded.\n' "$other_name" \
+        "$(((other_loaded - other_mib) * 100 / other_loaded))" \
+        "$(((ours_loaded - ours_mib) * 100 / ours_loaded))"
+}
+
+# The heads of the columns say where they are. The two rates need a second look, and are left out:
+# without them, and with less room for names, the table has 72 columns.
+show_top() {
+    attend "$quarry" top --once --pid "$ours" > "$scratch/top" 2>&1 \
+        || { broken "quarry top" "$scratch/top"; return; }
+    sed '/^NAME/,$d' "$scratch/top" | indent
+    awk -v width="$COLUMNS_MAX" -v bold="$bold" -v plain="$plain" '
+        /^NAME/ { size = index($0, "SIZE") - 3; rate = index($0, " ALLOC/s"); fast = rate + 16 }
+        size && rows < 9 {
+            row = sprintf("    %-14.14s%s%s", $1, substr($0, size - 1, rate - size + 1),
+                substr($0, fast))
+            print rows++ ? substr(row, 1, width) : bold row plain
+        }' "$scratch/top"
+}
+
+# A line for each call chain, of its first three callers above the wrappers of malloc; chains that
+# differ beyond those are one.
+show_profile() {
+    attend "$quarry" profile --pid "$ours" --seconds 3 --mean 65536 --view alloc --top 100 \
+        > "$scratch/profile" 2>&1 || { broken "quarry profile" "$scratch/profile"; return; }
+    head -n 1 "$scratch/profile" | indent
+    echo
+    awk '
+        function keep() { if (chain) { bytes[chain] += amount; share[chain] += percent } }
+        BEGIN {
+            unit["MiB"] = 1; unit["GiB"] = 1024
+            unit["KiB"] = 1 / 1024; unit["B"] = 1 / 1048576
+        }
+        /^[0-9].*\(.*%\)/ {
+            keep()
+            chain = ""; callers = 0; amount = $1 * unit[$2]
+            match($0, /\([0-9.]+/); percent = substr($0, RSTART + 1, RLENGTH - 1)
+        }
+        /^    [^.]/ && !(callers == 0 && $1 ~ /^z?(m|c|re|try)[a-z]*alloc/) && callers < 3 {
+            chain = chain (callers++ ? " < " : "") $1
+        }
+        END {
+            keep()
+            for (chain in bytes)
+                printf "%.1f\t%.1f\t%s\n", bytes[chain], share[chain], chain
+        }' "$scratch/profile" | sort -nr | head -n 5 > "$scratch/sites"
+    printf '%s    %8s %7s  %s%s\n' "$bold" MiB share "function < its callers" "$plain"
+    awk -F '\t' -v width="$COLUMNS_MAX" '{
+        print substr(sprintf("    %8s %5s %%  %s", $1, $2, $3), 1, width)
+    }' "$scratch/sites"
+    ! grep -q '+0x' "$scratch/sites" \
+        || say "(FILE+0x.. is a function whose name this redis-server does not have.)"
+}
+
+find_leak() {
+    local planted found
+    cc -g -o "$scratch/leak" scripts/demo/leak.c > "$scratch/cc.log" 2>&1 \
+        || { broken "cc does not compile scripts/demo/leak.c" "$scratch/cc.log"; return; }
+    say "\$ QUARRY_PROFILE=leak.raw quarry run -- ./leak"
+    say "\$ quarry profile leak.raw"
+    {
+        QUARRY_PROFILE=$scratch/leak.raw attend "$quarry" run -- "$scratch/leak"
+        attend "$quarry" profile --top 1 "$scratch/leak.raw"
+    } > "$scratch/leaks" 2>&1 || { broken "no profile of the leak" "$scratch/leaks"; return; }
+    # Names of files are those of the compilation; where this tree lies is of no interest.
+    sed -n '/^[0-9].*%)/,/^    main/p' "$scratch/leaks" | sed "s|$PWD/||" | indent
+    planted=$(awk '/planted:/ { print NR }' scripts/demo/leak.c)
+    found=$(sed -n 's/.*leak\.c:\([0-9]*\)$/\1/p' "$scratch/leaks" | head -n 1)
+    if [[ $found != "$planted" ]]; then
+        broken "the leak is in line $planted, and was not found there"
+        return
+    fi
+    echo
+    printf '    %sline %d: %s%s\n' "$quarry_color" "$found" \
+        "$(sed -n "${found}s/^ *//p" scripts/demo/leak.c)" "$plain"
+}
+
+missing=$(lacks_for_redis)
+other='' ours='' is_loaded=
+step "redis-server on glibc and on Quarry, side by side" \
+    "who gives memory back once all keys are gone"
+if [[ -n $missing ]]; then
+    skip "$missing is missing"
+elif compare_memory; then
+    end "$other"
+    # Work for the next two steps; it ends with the server.
+    redis-benchmark -s "$scratch/quarry.socket" -t set,lpush,lpop,sadd,hset,zadd -l -n 100000 \
+        -r 100000 -P 32 -d 700 -q > "$scratch/client.log" 2>&1 &
+    client=$!
+    is_loaded=yes
+    attend sleep 2
+fi
+
+step "quarry top of the running server" \
+    "where its memory is, by size, from outside and without a restart"
+if [[ -z $is_loaded ]]; then
+    skip "${missing:-a server on Quarry} is missing"
+else
+    show_top
+fi
+
+step "a heap profile of the server while it works, for 3 seconds" \
+    "the five call sites that allocate most, by name"
+if [[ -z $is_loaded ]]; then
+    skip "${missing:-a server on Quarry} is missing"
+else
+    show_profile
+    end "$client"
+    end "$ours"
+fi
+
+step "a leak in a small C program" "its file and line, from one command after its run"
+if has cc; then
+    find_leak
+else
+    skip "cc (Debian's gcc) is missing"
+fi
+
+step "yours" "three commands to try next"
+say "$quarry run --stats -- ls -lR /usr/share"
+say "    a program on Quarry, with statistics at its end"
+say "$quarry advise -- YOUR-PROGRAM"
+say "    which allocator it should have"
+say "make demo-lab"
+say "    an experiment of kernel developers, in two minutes"
+
+printf '\n%s==> the demo took %d seconds%s\n' "$bold" "$((SECONDS - began))" "$plain"
+for why in "${skipped[@]}"; do
+    say "skipped: $why"
+done
+for why in "${failed[@]}"; do
+    say "failed: $why"
+done
+[[ ${#failed[@]} == 0 ]]

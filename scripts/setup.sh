@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs from Debian what is needed and missing; without anything missing it touches nothing and
-# needs neither root nor a network.
+# needs neither root nor a network. The demo must have what compiles; what else it cannot have is
+# named, and it goes on.
 #
 #   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test
 set -euo pipefail
@@ -30,18 +31,28 @@ need() {
     fi
 }
 
-need 'has_command cc' gcc
-need 'has_command objcopy' binutils
-need 'test -e /usr/include/stdio.h' libc6-dev
+need_compiler() {
+    need 'has_command cc' gcc
+    need 'has_command objcopy' binutils
+    need 'test -e /usr/include/stdio.h' libc6-dev
+}
+
+need_redis() {
+    need 'has_command redis-server' redis-server
+    need 'has_command redis-benchmark' redis-tools
+}
+
+need_compiler
 if [[ $purpose == slurm ]]; then
     need 'has_command slurmctld' slurmctld
     need 'has_command slurmd' slurmd
     need 'has_command sbatch' slurm-client
     need 'has_command munged' munge
 fi
-if [[ $purpose != build && $purpose != deb && $purpose != slurm ]]; then
-    need 'has_command redis-server' redis-server
-    need 'has_command redis-benchmark' redis-tools
+if [[ $purpose == demo ]]; then
+    need_redis
+elif [[ $purpose != build && $purpose != deb && $purpose != slurm ]]; then
+    need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
     # Debian 13 renamed it for 64-bit time.
@@ -126,9 +137,15 @@ as_root() {
     fi
 }
 
+patience=(-o Acquire::Retries=3)
+# The demo has minutes: a network that does not answer, or another apt, may not take them all.
+[[ $purpose != demo ]] || patience=(
+    -o Acquire::Retries=1 -o Acquire::http::Timeout=15 -o Acquire::https::Timeout=15
+    -o DPkg::Lock::Timeout=30
+)
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@" < /dev/null
+        apt-get -qq "${patience[@]}" -o Dpkg::Use-Pty=0 "$@" < /dev/null
 }
 
 candidate() {
@@ -181,7 +198,32 @@ install_missing() {
     missing=()
 }
 
-install_missing
+# The demo goes on without its packages, but nothing compiles without a compiler.
+install_for_demo() {
+    local status=0
+    # Errors end a subshell only where nobody asks for its status.
+    set +e
+    (
+        set -e
+        install_missing
+    )
+    status=$?
+    set -e
+    [[ $status != 0 ]] || return 0
+    missing=()
+    need_compiler
+    [[ ${#missing[@]} == 0 ]] || fail "without ${missing[*]} nothing can be built"
+    need_redis
+    lacking=${missing[*]}
+    missing=()
+}
+
+lacking=
+if [[ $purpose == demo ]]; then
+    install_for_demo
+else
+    install_missing
+fi
 if [[ $purpose == test ]] && ! has_python_tests; then
     # The package carries Python's version in its name.
     missing=("libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite")
@@ -214,4 +256,8 @@ if [[ $purpose == test ]]; then
         fi
     done
 fi
-say "everything that make $purpose needs is installed"
+if [[ -n $lacking ]]; then
+    say "the demo goes on without $lacking"
+else
+    say "everything that make $purpose needs is installed"
+fi
