@@ -73,7 +73,7 @@ demo: ## build, then redis on glibc and on Quarry, seen from inside, and a leak 
 .PHONY: demo-lab
 demo-lab: ## the first experiment of the kernel documents: packets of 4 KiB under each policy
 	@scripts/setup.sh build
-	@$(MAKE) --no-print-directory lab
+	@$(MAKE) --no-print-directory lab-command
 	@scripts/demo-lab.sh $(QUARRY)
 
 .PHONY: test
@@ -107,12 +107,7 @@ command:
 	$(COMMAND) --no-default-features --bin quarry
 
 .PHONY: lab
-lab: build sqlite ## quarry lab, quarry simulate, quarry record, and what they start
-	@echo "==> building quarry-lab"
-	$(COMMAND) --bin quarry-lab
-	@scripts/embed.sh $(LAB) $(LIBRARY)
-	@scripts/strip.sh $(LAB)
-	@$(call write_pages,$(LAB))
+lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what they start
 	@echo "==> building quarry-sqlite-load"
 	$(BUILD) build --profile tools -p quarry-sqlite-load
 	@scripts/strip.sh $(LOAD)
@@ -126,6 +121,14 @@ lab: build sqlite ## quarry lab, quarry simulate, quarry record, and what they s
 		--target-dir $(TARGET)/sim
 	cp $(addprefix $(TARGET)/sim/tools/,$(notdir $(SIM) $(PREDICT))) $(dir $(SIM))
 	@scripts/strip.sh $(SIM) $(PREDICT)
+
+.PHONY: lab-command
+lab-command: build
+	@echo "==> building quarry-lab"
+	$(COMMAND) --bin quarry-lab
+	@scripts/embed.sh $(LAB) $(LIBRARY)
+	@scripts/strip.sh $(LAB)
+	@$(call write_pages,$(LAB))
 
 .PHONY: sqlite
 sqlite: ## libquarry_sqlite.so: SQLite's page cache and heap on Quarry

@@ -26,7 +26,7 @@ export RUSTFLAGS
 export CARGO_INCREMENTAL=0
 options=()
 [[ -z ${SLABS+x} ]] || options=("SLABS=$SLABS")
-make --no-print-directory build "${options[@]}"
+make --no-print-directory all "${options[@]}"
 rm -rf "$folder"
 mkdir -p "$folder"
 make --no-print-directory install "${options[@]}" PREFIX=/usr DESTDIR="$folder/$name"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what `make build` made where it belongs, or takes it away again. `make
+# Puts what `make all`, or a part of it, made where it belongs, or takes it away again. `make
 # install` and `make uninstall` call it with their variables in the environment.
 #
 #   scripts/install.sh [--remove]

@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 command=$target/tools/quarry
-[[ -x $command ]] || { echo "results: $command is not there: run 'make build' first" >&2; exit 1; }
+[[ -x $command ]] || { echo "results: $command is not there: run 'make lab' first" >&2; exit 1; }
 RUNS=${RUNS:-$target/results/$(date -u +%Y%m%d-%H%M%S)}
 export RUNS
 mkdir -p "$RUNS"

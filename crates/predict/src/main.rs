@@ -16,7 +16,7 @@
 //! ```
 
 #[cfg(not(quarry_sim))]
-compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make build` sets it");
+compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");
 
 mod bulk;
 mod counters;

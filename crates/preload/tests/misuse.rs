@@ -219,7 +219,7 @@ fn kinds_of_misuse_end_as_documented() {
     assert!(stopped(sheaf.into_iter()) >= 20);
 }
 
-/// Needs the library with the other policy, which `make build` puts beside the first.
+/// Needs the library with the other policy, which `make policies` puts beside the first.
 #[test]
 fn kinds_of_misuse_end_as_documented_under_slub() {
     let slub = library().map(|library| library.with_file_name("libquarry-slub-4.9.so"));

@@ -1,7 +1,7 @@
 //! The command `quarry-sim`: Quarry on a simulated machine. The command `quarry` starts it.
 
 #[cfg(not(quarry_sim))]
-compile_error!("quarry-sim needs RUSTFLAGS=\"--cfg quarry_sim\", as `make build` sets it");
+compile_error!("quarry-sim needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");
 
 mod bench;
 

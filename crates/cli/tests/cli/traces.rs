@@ -1,4 +1,4 @@
-//! `quarry record` and `quarry simulate`, with what `make build` has built.
+//! `quarry record` and `quarry simulate`, with what `make lab` has built.
 
 use crate::support::{Workshop, quarry};
 use quarry_trace::{Call, Trace};
