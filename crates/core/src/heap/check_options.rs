@@ -67,8 +67,8 @@ mod tests {
         assert_eq!(debug("-"), Some((CheckFlags::NONE, Classes::MAX)));
         assert_eq!(debug("u,malloc-16"), Some((CheckFlags::OWNER, 1 << 1)));
         assert_eq!(debug("Z,malloc-32,large"), Some((CheckFlags::RED_ZONES, 1 << 2 | 1)));
-        let twelves = debug("F,malloc-12*").expect("there are two").1;
-        assert_eq!(twelves.count_ones(), 3, "128, 1280, 12288");
+        let twelves = debug("F,malloc-12*").expect("there are three").1;
+        assert_eq!(twelves.count_ones(), 3, "128, 1216, 12288");
         for bad in ["", "X", "FZ,", "FZ,malloc-17", "FZ,dentry", "1"] {
             assert_eq!(debug(bad), None, "{bad}");
         }

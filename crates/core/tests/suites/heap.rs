@@ -139,8 +139,8 @@ impl Play {
         assert!(stack.owns(object.as_ptr()), "memory of our own");
         if align <= 16 && size > 128 {
             let waste = usable - size;
-            // A third where the class is hardly used.
-            let most = if size <= classes::LARGEST { usable / 3 } else { FRAME_BYTES - 1 };
+            // 35 % where the class is hardly used.
+            let most = if size <= classes::LARGEST { usable * 35 / 100 } else { FRAME_BYTES - 1 };
             assert!(waste <= most, "a request of {size} wastes {waste} of {usable}");
         }
         self.oracle.insert(object, size, usable, align.max(16), 0);
