@@ -2,11 +2,11 @@
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{Object, ObjectSection};
+use quarry_compare::companion;
 use quarry_compare::interpose;
 use quarry_core::slab::slab_policy;
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
-use quarry_compare::companion;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};

@@ -3,10 +3,10 @@
 //! The machine is a program of its own, `quarry-predict`, because what stands behind the seam of
 //! `quarry-sys` is chosen when a program is built.
 
-use quarry_compare::companion;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};
+use quarry_compare::companion;
 use quarry_predict::{Cell, Moved, Printed, Supposed};
 use std::fs;
 use std::io::Write;

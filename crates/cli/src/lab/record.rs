@@ -1,9 +1,9 @@
 //! `quarry record`: what a program asks of malloc, call by call.
 
+use anyhow::{Context, bail};
 use quarry_cli::exit_status::{self, of_own_failure};
 use quarry_cli::library::{self, LibraryError};
 use quarry_cli::program::CommandLine;
-use anyhow::{Context, bail};
 use quarry_core::heap::options::parse_bytes;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;

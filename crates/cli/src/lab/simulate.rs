@@ -1,8 +1,8 @@
 //! `quarry simulate`: a recorded program on a machine of many CPUs.
 
-use quarry_cli::library::{self, LibraryError};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use quarry_cli::library::{self, LibraryError};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::slab::{slab_names, slab_policy};
 use quarry_harness::Usage;

@@ -1,8 +1,8 @@
 //! The barn alone: sheaves put in and taken out by several threads.
 
-use crate::{explore, explore_at_most};
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
+use crate::{explore, explore_at_most};
 use quarry_core::frame::Metadata;
 use quarry_core::slab::{Barn, CacheLimits};
 use quarry_sys::percpu::Object;

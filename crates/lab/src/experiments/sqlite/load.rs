@@ -1,7 +1,7 @@
 //! `quarry-sqlite-load`: where it is, and what it prints.
 
-use quarry_compare::companion;
 use anyhow::{Context, Result, bail};
+use quarry_compare::companion;
 use quarry_harness::launch::{cleared_variables, end_of};
 use quarry_harness::results::{Measurement, Variant};
 use serde_json::{Map, Value};
