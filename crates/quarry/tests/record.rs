@@ -19,7 +19,8 @@ fn a_rust_program_has_a_page() {
     let file = File::open(page).expect("it is ours");
     let mut copy = vec![0; PAGE_BYTES];
     loop {
-        drop(Vec::<u8>::with_capacity(40_000));
+        // A mapping: a process with one thread serves smaller ones without a slow path.
+        drop(Vec::<u8>::with_capacity(4 << 20));
         file.read_exact_at(&mut copy, 0).expect("it has its full size");
         let Some(record) = record_of(&copy, std::process::id(), 0) else { continue };
         let Ok(snapshot) = Snapshot::parse(&copy[record * RECORD_BYTES..]) else { continue };

@@ -1,6 +1,6 @@
 //! `quarry record` and `quarry simulate`, with what `make lab` has built.
 
-use crate::support::{Workshop, quarry};
+use crate::support::{Workshop, quarry, skipped};
 use quarry_trace::{Call, Trace};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -114,8 +114,22 @@ fn follow(trace: &Trace) -> (usize, usize) {
     counts
 }
 
+/// Whether `make lab` has built what records and plays traces; the test is skipped otherwise.
+fn lab_is_built() -> bool {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
+    let parts = ["release/libquarry_recorder.so", "tools/quarry-sim"];
+    let missing = parts.iter().find(|part| !target.join(part).is_file());
+    if let Some(part) = missing {
+        skipped(&format!("no {part}: `make lab` builds it"));
+    }
+    missing.is_none()
+}
+
 #[test]
 fn every_call_is_recorded_and_the_status_is_the_programs() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let (program, trace) = (handover(&shop), shop.path("trace"));
     let done = record(&trace, &["--", program.to_str().unwrap()]).code(7).stdout("done\n");
@@ -132,6 +146,9 @@ fn every_call_is_recorded_and_the_status_is_the_programs() {
 
 #[test]
 fn blocks_that_threads_resize_at_the_same_time_are_told_apart() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let program = shop.compile("resizes", RESIZES, &["-O1", "-pthread"]);
     let trace = shop.path("trace");
@@ -145,6 +162,9 @@ fn blocks_that_threads_resize_at_the_same_time_are_told_apart() {
 
 #[test]
 fn what_does_not_fit_is_counted() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let (program, trace) = (handover(&shop), shop.path("trace"));
     let program = program.to_str().unwrap();
@@ -160,6 +180,9 @@ fn what_does_not_fit_is_counted() {
 
 #[test]
 fn children_record_where_they_shall() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let trace = shop.path("trace");
     let count = || {
@@ -179,6 +202,9 @@ fn children_record_where_they_shall() {
 
 #[test]
 fn files_that_are_no_traces_stay() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let letter = shop.script("letter", "Dear reader\n");
     let said = stderr(&record(&letter, &["--", "true"]).code(2));
@@ -197,6 +223,9 @@ fn simulate(trace: &Path, arguments: &[&str]) -> assert_cmd::assert::Assert {
 
 #[test]
 fn a_trace_is_played_on_many_cpus() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let (program, trace) = (handover(&shop), shop.path("trace"));
     record(&trace, &["--", program.to_str().unwrap()]).code(7);
@@ -231,6 +260,9 @@ fn a_trace_is_played_on_many_cpus() {
 
 #[test]
 fn questions_that_make_no_sense_are_refused() {
+    if !lab_is_built() {
+        return;
+    }
     let shop = Workshop::new();
     let trace = shop.path("trace");
     record(&trace, &["--", "true"]).success();

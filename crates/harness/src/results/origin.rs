@@ -54,13 +54,22 @@ pub enum Stdin {
     },
 }
 
+/// `quarry-lab run x` as it was typed: `quarry lab run x`.
+fn as_typed(mut words: Vec<String>) -> Vec<String> {
+    if let Some(first) = words.first_mut().filter(|it| it.ends_with("quarry-lab")) {
+        first.truncate(first.len() - "-lab".len());
+        words.insert(1, "lab".to_owned());
+    }
+    words
+}
+
 impl Origin {
     /// The command of this process, now.
     pub fn now() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self {
             began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs()),
-            command: without_places(words.collect()),
+            command: without_places(as_typed(words.collect())),
             ..Self::default()
         }
     }
