@@ -243,8 +243,8 @@ if [[ $purpose == programs ]]; then
     fi
 fi
 
-# cargo-nextest as its packagers built it: compiling it takes longer than the tests do. Without it they
-# run one program after the other.
+# cargo-nextest as its packagers built it: compiling it takes longer than the tests do. Without it
+# they run one program after the other.
 if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
     place=${CARGO_TARGET_DIR:-target}/nextest
     if [[ ! -x $place/bin/cargo-nextest ]]; then

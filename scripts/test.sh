@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what must hold before a change is merged, as .ci/run and `make test` do; with --all everything
-# there is to test, as `make test-all` does before a release.
+# Runs what must hold before a change is merged, as .ci/run and `make test` do; with --all it runs
+# everything there is to test, as `make test-all` does before a release.
 #
 #   scripts/test.sh [--all]            all steps
 #   scripts/test.sh [--all] --list     their names
@@ -31,7 +31,8 @@ readonly SKIPPED=77
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
 readonly CORE=(-p quarry-sys -p quarry-core -p quarry-alloc -p quarry-tidy)
 
-# What a step needs that another one builds is in brackets; it builds that itself where it is missing.
+# In brackets stands the step that builds what this one needs; where it is missing, this one builds
+# it.
 steps=(
     "setup      install what is missing"
     "scripts    syntax of the shell scripts"
@@ -146,8 +147,9 @@ step_test() {
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
         # What passing tests print says what could not run here.
+        local passing='^ *(running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+)?$'
         cargo nextest run "${others[@]}" --status-level fail --success-output immediate 2>&1 \
-            | grep -vE '^ *(running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+)?$'
+            | grep -vE "$passing"
         ((PIPESTATUS[0] == 0)) || status=1
         cargo test "${others[@]}" --doc || status=1
     else

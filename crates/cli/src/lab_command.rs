@@ -19,7 +19,7 @@ pub(crate) struct LabArgs {
 }
 
 impl LabArgs {
-    /// Becomes `quarry-lab`, with a verb of it in front. Returns the exit status if it is not there.
+    /// Becomes `quarry-lab`, with a verb of it in front. Where it is not, returns the exit status.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
         let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
             return report(Err(anyhow!(
