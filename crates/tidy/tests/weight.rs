@@ -1,8 +1,8 @@
 //! What `make all` leaves is small, and debuggers still find its symbols and lines.
 //!
-//! `QUARRY_LIBRARY` names the library, as in `scripts/test.sh`; the other files lie where `make all`
-//! puts them, as far as they were built. Without it there is nothing to weigh: a plain `cargo build`
-//! strips nothing.
+//! `QUARRY_LIBRARY` names the library, as in `scripts/test.sh`; the other files lie where
+//! `make all` puts them, as far as they were built. Without it there is nothing to weigh: a plain
+//! `cargo build` strips nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

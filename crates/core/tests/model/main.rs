@@ -25,8 +25,12 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 /// (Burckhardt et al. 2010), and under random ones, which let short sequences run into each other.
 /// `QUARRY_MODEL_RUNS` sets how often.
 fn explore(runs: usize, scenario: fn()) {
-    let runs = std::env::var("QUARRY_MODEL_RUNS").map_or(runs, |text| text.parse().unwrap());
-    explore_at_most(runs, scenario);
+    explore_at_most(self::runs(runs), scenario);
+}
+
+/// `QUARRY_MODEL_RUNS`, or the usual number of runs.
+fn runs(usual: usize) -> usize {
+    std::env::var("QUARRY_MODEL_RUNS").map_or(usual, |text| text.parse().unwrap())
 }
 
 /// The same, whatever `QUARRY_MODEL_RUNS` is: a planted bug has to show in one of these runs.

@@ -1,9 +1,9 @@
 //! Whole stacks on two virtual CPUs whose sequences the model interrupts: objects so large that a
 //! sheaf has four, or a slab, so that a few requests come to every slow path.
 
-use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
+use crate::{explore, explore_at_most, runs};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
@@ -254,7 +254,7 @@ fn a_list_that_is_left_to_another_cpu_is_found_out() {
 #[test]
 #[ignore = "run by the test above: it fails"]
 fn leaves_lists_to_other_cpus() {
-    explore(2_000, || trading::<Slqb>(256 << 10, PlantedBug::CompareStoreIgnoresCpu));
+    explore_at_most(2_000, || trading::<Slqb>(256 << 10, PlantedBug::CompareStoreIgnoresCpu));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_claim_that_goes_on_after_preemption_is_found_out() {
 #[test]
 #[ignore = "run by the test above: it fails"]
 fn claims_after_preemption() {
-    explore(2_000, || claiming(PlantedBug::CommitsAfterPreemption));
+    explore_at_most(2_000, || claiming(PlantedBug::CommitsAfterPreemption));
 }
 
 /// Stamps the models on policies.
@@ -353,7 +353,8 @@ static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn slam_changes_modes_beside_threads_that_use_them() {
-    explore(200, changing);
+    // In a single run no CPU may change its mode.
+    explore_at_most(runs(200).max(20), changing);
     assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
 }
 
@@ -377,7 +378,7 @@ fn a_barrier_that_does_nothing_is_found_out() {
 #[test]
 #[ignore = "run by the test above: it fails"]
 fn barrier_does_nothing() {
-    explore(2_000, || draining::<Sheaf>(32 << 10, PlantedBug::BarrierDoesNothing));
+    explore_at_most(2_000, || draining::<Sheaf>(32 << 10, PlantedBug::BarrierDoesNothing));
 }
 
 #[test]
@@ -388,5 +389,5 @@ fn a_sequence_that_goes_on_after_preemption_is_found_out() {
 #[test]
 #[ignore = "run by the test above: it fails"]
 fn commits_after_preemption() {
-    explore(2_000, || trading::<Sheaf>(32 << 10, PlantedBug::CommitsAfterPreemption));
+    explore_at_most(2_000, || trading::<Sheaf>(32 << 10, PlantedBug::CommitsAfterPreemption));
 }
