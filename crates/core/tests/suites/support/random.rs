@@ -3,12 +3,17 @@
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Runs `test` on `cases` values of `strategy`, or on as many as `PROPTEST_CASES` says.
+/// Proptest's own number of cases, for which `PROPTEST_CASES` stands where it is set.
+const USUAL: u32 = 256;
+
+/// Runs `test` on `cases` values of `strategy`. `PROPTEST_CASES` is the most of them, or, above the
+/// usual number, multiplies them.
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = cases;
-    }
+    config.cases = match config.cases {
+        few @ ..=USUAL => cases.min(few),
+        many => cases.saturating_mul(many / USUAL),
+    };
     let mut runner = TestRunner::new(config);
     let result = runner.run(&strategy, |value| {
         test(value);
