@@ -37,6 +37,12 @@ fn survivors_do_not_pin_what_lies_around_them() {
 }
 
 #[test]
+fn small_survivors_pin_their_own_pages() {
+    idle("small 64", &[]);
+    idle("small 1024", &[("QUARRY_THP", "0")]);
+}
+
+#[test]
 fn idle_program_on_every_slab_policy_of_page_lists() {
     for policy in ["order0", "v2016"] {
         idle("count 0", &[("QUARRY_PCP", policy)]);

@@ -318,7 +318,7 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
         let _inside = gate::enter();
-        STACK.upkeep().purge_due(state)
+        STACK.upkeep().purge_due(state).or_else(|| STACK.upkeep().purge_sparse(state))
     };
     let mut done = {
         let _inside = gate::enter();

@@ -109,6 +109,8 @@ pub enum Faults {
     Sample = 1,
     /// As huge pages: the first touch brings a whole one in.
     Huge = 2,
+    /// Page by page, for good: a part went back to the OS, which must not fill it again.
+    Small = 3,
 }
 
 /// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
@@ -174,7 +176,8 @@ impl Pageblock {
         match self.faults.load(Relaxed) {
             0 => Faults::Plain,
             1 => Faults::Sample,
-            _ => Faults::Huge,
+            2 => Faults::Huge,
+            _ => Faults::Small,
         }
     }
 

@@ -19,7 +19,9 @@
 //!
 //! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, none for
-//! `free = 0`, `nr_free = sum of free(slab)`.
+//! `free = 0`, `length(list) = slabs on it`, `nr_free = sum of free(slab)`.
+
+mod sparse;
 
 use super::cache::{Cache, SlabLayout};
 use super::context::{MAX_BATCH, SlabContext};
@@ -28,7 +30,7 @@ use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Plan, Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
-use crate::frame::{FRAME_BYTES, FrontList, Kind, MigrateType, Order, Pfn};
+use crate::frame::{End, FRAME_BYTES, Kind, List, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
@@ -71,10 +73,10 @@ fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
 }
 
 struct Lists {
-    slabs: [FrontList<Pfn>; BUCKETS],
+    slabs: [List<Pfn>; BUCKETS],
+    lengths: [u32; BUCKETS],
     nr_slabs: u64,
     nr_full: u64,
-    nr_empty: u32,
     nr_free: u64,
     slabs_allocated: u64,
     slabs_freed: u64,
@@ -293,22 +295,35 @@ impl<'a> Slab<'a> {
 }
 
 impl Lists {
-    /// Moves a slab from the list of `from` free objects to that of `to`.
-    fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32) {
+    /// Slabs none of whose objects is in use.
+    fn nr_empty(&self) -> u32 {
+        self.lengths[EMPTY]
+    }
+
+    fn add(&mut self, slab: &Slab<'_>, bucket: usize, end: End) {
+        self.slabs[bucket].add(slab.frames, slab.pfn, end);
+        self.lengths[bucket] += 1;
+    }
+
+    fn remove(&mut self, slab: &Slab<'_>, bucket: usize) {
+        self.slabs[bucket].remove(slab.frames, slab.pfn);
+        self.lengths[bucket] -= 1;
+    }
+
+    /// Moves a slab from the list of `from` free objects to an end of that of `to`.
+    fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32, end: End) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
         if old == new {
             return;
         }
         match old {
-            Some(bucket) => self.slabs[bucket].remove(slab.frames, slab.pfn),
+            Some(bucket) => self.remove(slab, bucket),
             None => self.nr_full -= 1,
         }
         match new {
-            Some(bucket) => self.slabs[bucket].push_front(slab.frames, slab.pfn),
+            Some(bucket) => self.add(slab, bucket, end),
             None => self.nr_full += 1,
         }
-        self.nr_empty += u32::from(new == Some(EMPTY));
-        self.nr_empty -= u32::from(old == Some(EMPTY));
     }
 
     fn take<P: PerCpu>(
@@ -327,7 +342,7 @@ impl Lists {
                 let count = slab.take(&mut out[taken..]);
                 taken += count;
                 self.nr_free -= count as u64;
-                self.moved(&slab, before, before - count as u32);
+                self.moved(&slab, before, before - count as u32, End::Head);
             }
         }
         taken
@@ -340,10 +355,10 @@ impl BitmapSlabs {
     pub const fn new() -> Self {
         Self {
             lists: CountedLock::new(Lists {
-                slabs: [const { FrontList::new_front() }; BUCKETS],
+                slabs: [const { List::new() }; BUCKETS],
+                lengths: [0; BUCKETS],
                 nr_slabs: 0,
                 nr_full: 0,
-                nr_empty: 0,
                 nr_free: 0,
                 slabs_allocated: 0,
                 slabs_freed: 0,
@@ -393,9 +408,9 @@ impl BitmapSlabs {
         let mut is_fresh = false;
         let (mut taken, mut plan) = {
             let mut lists = self.lists.lock();
-            let empty = lists.nr_empty;
+            let empty = lists.nr_empty();
             let taken = lists.take(context, cache, out);
-            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
             let bytes = (out.len() - taken).max(sheaf) * cache.stride();
             let os = context.pages.arena().os();
             (taken, lists.populating.plan(os, cache, lists.nr_slabs, bytes))
@@ -415,7 +430,7 @@ impl BitmapSlabs {
             lists.populating.made(slab.pfn, made.role);
             lists.nr_free += u64::from(free);
             match slab.bucket(free) {
-                Some(bucket) => lists.slabs[bucket].push_front(slab.frames, slab.pfn),
+                Some(bucket) => lists.add(&slab, bucket, End::Head),
                 None => lists.nr_full += 1,
             }
         }
@@ -463,20 +478,20 @@ impl BitmapSlabs {
             // Other caches' share of the bound hardly changes meanwhile.
             let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
-            let empty = lists.nr_empty;
+            let empty = lists.nr_empty();
             let mut rest = piece;
             while let Some(&object) = rest.first() {
                 let slab = Self::slab_of(context, cache, object);
                 let before = slab.free();
                 let count = slab.put_batch(rest);
                 lists.nr_free += count as u64;
-                lists.moved(&slab, before, before + count as u32);
+                lists.moved(&slab, before, before + count as u32, End::Head);
                 rest = &rest[count..];
             }
-            let emptied = lists.nr_empty - empty;
-            let beyond = lists.nr_empty.saturating_sub(keep).min(emptied);
+            let emptied = lists.nr_empty() - empty;
+            let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
             let detached = (beyond > 0).then(|| lists.detach_empty(context, cache, beyond));
-            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
             drop(lists);
             if let Some(detached) = detached {
                 detached.give_back(context);
@@ -502,12 +517,12 @@ impl BitmapSlabs {
     pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
         loop {
             let mut lists = self.lists.lock();
-            let kept = lists.nr_empty;
+            let kept = lists.nr_empty();
             if kept <= keep {
                 return;
             }
             let detached = lists.detach_empty(context, cache, kept - keep);
-            context.limits.empty_changed(kept, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
             drop(lists);
             detached.give_back(context);
         }
@@ -532,8 +547,8 @@ impl BitmapSlabs {
         stats.total_slabs = lists.nr_slabs;
         stats.total_objects = lists.nr_slabs * u64::from(cache.objects());
         stats.active_objects = stats.total_objects - lists.nr_free;
-        stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty);
-        stats.partial_slabs = lists.nr_slabs - lists.nr_full - u64::from(lists.nr_empty);
+        stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty());
+        stats.partial_slabs = lists.nr_slabs - lists.nr_full - u64::from(lists.nr_empty());
         stats.slabs_allocated = lists.slabs_allocated;
         stats.slabs_freed = lists.slabs_freed;
         drop(lists);
@@ -550,9 +565,11 @@ impl BitmapSlabs {
         cache: &Cache,
     ) -> Result<(), Broken> {
         let lists = self.lists.lock();
-        let (mut slabs, mut free, mut empty) = (0, 0, 0);
+        let (mut slabs, mut free) = (0, 0);
         for bucket in 0..BUCKETS {
-            lists.slabs[bucket].validate_front(context.pages.frames(), |pfn| {
+            let mut length = 0u32;
+            lists.slabs[bucket].validate(context.pages.frames(), |pfn| {
+                length += 1;
                 let (slab, check) = (Slab::at(context, cache, pfn), Check::of("slab").at(pfn.0));
                 let counted: u32 = (0..slab.words())
                     .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
@@ -564,13 +581,13 @@ impl BitmapSlabs {
                 check.that(is_own, "kind of a slab's frames = its cache's")?;
                 slabs += 1;
                 free += u64::from(counted);
-                empty += u32::from(bucket == EMPTY);
                 Ok(())
             })?;
+            let check = Check::of("list of slabs");
+            check.equal(lists.lengths[bucket], length, "length(list) = slabs on it")?;
         }
         let check = Check::of("slabs of a cache");
         check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
-        check.equal(lists.nr_empty, empty, "nr_empty = slabs on the list of empty ones")?;
         check.equal(lists.nr_slabs, slabs + lists.nr_full, "nr_slabs = slabs on lists + full ones")
     }
 
@@ -607,8 +624,7 @@ impl Lists {
     /// Takes an empty slab off its list for good.
     fn detach(&mut self, slab: &Slab<'_>) {
         slab.demand_intact();
-        self.slabs[EMPTY].remove(slab.frames, slab.pfn);
-        self.nr_empty -= 1;
+        self.remove(slab, EMPTY);
         self.nr_slabs -= 1;
         self.nr_free -= u64::from(slab.cache.objects());
         self.slabs_freed += 1;

@@ -56,7 +56,7 @@ pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use params::{CacheOptions, CacheParams, Constructor};
 pub use policy::{SlabPolicy, create_cache};
-pub use reclaim::{Idle, Reclaim};
+pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use registry::{
     Line, Registered, RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabVisitor,
     line_of, slab_names, slab_policy, with_slab_policy,

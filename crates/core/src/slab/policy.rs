@@ -5,7 +5,7 @@ use super::context::SlabContext;
 use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
-use super::reclaim::Reclaim;
+use super::reclaim::{Reclaim, SparseWalk};
 use super::stats::SlabStats;
 use super::table::CacheRequest;
 use crate::frame::{Order, Pfn};
@@ -130,6 +130,19 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// Gives back what `what` names; returns how many caches, and slots taken together as one, had
     /// something to give. A policy that holds nothing of the kind does nothing.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
+
+    /// A step of a walk through the slabs of a cache: gives pages back to the operating system on
+    /// which no object in use lies, and returns the bytes. A policy that keeps something in free
+    /// objects ends the walk.
+    fn purge_sparse(
+        &self,
+        _context: &SlabContext<'_, P>,
+        _cache: &Cache,
+        walk: &mut SparseWalk,
+    ) -> usize {
+        *walk = SparseWalk::OVER;
+        0
+    }
 
     /// The counts of the cache. A snapshot: its parts are read one after the other.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;

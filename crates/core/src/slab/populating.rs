@@ -139,7 +139,7 @@ impl Plan {
             self.wants_sample = false;
             return Role::Sample;
         }
-        if is_whole || self.is_dense && faults == Faults::Plain {
+        if is_whole || self.is_dense && matches!(faults, Faults::Plain | Faults::Small) {
             pages.populate(slab, cache.order().frames());
         }
         Role::Ordinary

@@ -28,3 +28,25 @@ pub struct Idle<'a> {
     /// Caches, on whatever CPU.
     pub caches: &'a dyn Fn(CacheId) -> bool,
 }
+
+/// A walk through the partial slabs of a cache, the emptiest list first.
+#[derive(Clone, Copy)]
+pub struct SparseWalk {
+    /// The list that the walk is at. All lists above it are done.
+    pub(super) list: usize,
+    /// Slabs that were on it when the walk came to it, and are still to be looked at.
+    pub(super) left: u32,
+}
+
+impl SparseWalk {
+    /// Nothing has been looked at.
+    pub const START: Self = Self { list: usize::MAX, left: 0 };
+    /// All has been looked at.
+    pub const OVER: Self = Self { list: 0, left: 0 };
+
+    /// Returns whether all slabs have been looked at.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        self.list == 0 && self.left == 0
+    }
+}

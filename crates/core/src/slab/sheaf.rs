@@ -20,7 +20,7 @@ use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::CacheParams;
 use super::policy::SlabPolicy;
-use super::reclaim::{Idle, Reclaim};
+use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{SheafCache, count};
 use super::stats::SlabStats;
 use super::width::{Means, Miss, WIDE_SHEAF, Width};
@@ -666,6 +666,20 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 0
             }
         }
+    }
+
+    fn purge_sparse(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        walk: &mut SparseWalk,
+    ) -> usize {
+        // What a constructor has made stays.
+        if cache.has_constructor() || !self.is_set_up(cache) {
+            *walk = SparseWalk::OVER;
+            return 0;
+        }
+        self.at(cache).slabs.purge_sparse(context, cache, walk)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

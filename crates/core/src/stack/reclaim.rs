@@ -1,7 +1,7 @@
 //! Giving memory back: in the background, a few times a second, what has not been used for a while;
 //! and on the spot, where a request has found nothing.
 //!
-//! In the background there are four stages, from what callers touched last to what the operating
+//! In the background there are five stages, from what callers touched last to what the operating
 //! system gets:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
@@ -11,7 +11,9 @@
 //! 3. freed mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
 //!    whole pageblocks first; those take their address space along, as do whole ones that hold
-//!    nothing, but for some that a zone keeps.
+//!    nothing, but for some that a zone keeps;
+//! 5. of a cache without an operation since the last look, pages of sparse slabs go to the operating
+//!    system on which no object in use lies. Only a thread of Quarry's own does this.
 //!
 //! "Dirty since the last look" is counted, not tracked per block: the fewest frames that were dirty
 //! at a time since then were not needed, and are due. Due frames are purged in steps of at most
@@ -23,9 +25,10 @@
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::keeping::{Keeping, MOST_LOOKS};
+use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
-use crate::slab::{Idle, MAX_CACHES, Reclaim, SlabPolicy};
+use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -38,9 +41,23 @@ const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// modulo this.
 const SLOT_GROUPS: usize = 256;
 
+/// What a look has found of a cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// It was used since the look before.
+    Busy,
+    /// It was not, and its sparse slabs are to be looked at.
+    Due,
+    /// Nor since then.
+    Done,
+}
+
 /// The findings of the last look. The caller that reclaims owns it; a new one sees nothing as idle.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
+    rest: [Rest; MAX_CACHES],
+    /// Where the walk through sparse slabs is.
+    sparse: Option<(CacheId, SparseWalk)>,
     slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
     /// The fewest dirty frames before each of the last looks, the latest first.
@@ -58,6 +75,8 @@ impl ReclaimState {
     pub const fn new() -> Self {
         Self {
             operations: [u64::MAX; MAX_CACHES],
+            rest: [Rest::Busy; MAX_CACHES],
+            sparse: None,
             slot_operations: [u64::MAX; SLOT_GROUPS],
             page_operations: u64::MAX,
             dirty: [[0; MAX_NODES]; MOST_LOOKS],
@@ -281,6 +300,30 @@ impl<C: StackConfig> Stack<C> {
         None
     }
 
+    /// A step through the sparse slabs of a cache that nobody has used since the last look: gives
+    /// pages back on which no object in use lies. Returns the bytes, `None` where nothing is due any
+    /// more.
+    pub(super) fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
+        let (inner, context) = (self.inner(), self.context());
+        // The checks fill free objects with bytes that they want to see again.
+        if inner.checks != CheckOptions::OFF {
+            return None;
+        }
+        let is_due = |cache: &&Cache| state.rest[cache.id().index()] == Rest::Due;
+        let Some(cache) = inner.caches.iter().find(is_due) else {
+            state.sparse = None;
+            return None;
+        };
+        let started = state.sparse.filter(|(id, _)| *id == cache.id()).map(|(_, walk)| walk);
+        let mut walk = started.unwrap_or(SparseWalk::START);
+        let bytes = inner.slab.purge_sparse(&context, cache, &mut walk);
+        state.sparse = Some((cache.id(), walk));
+        if walk.is_over() {
+            state.rest[cache.id().index()] = Rest::Done;
+        }
+        Some(bytes)
+    }
+
     fn shrink_idle_caches(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
         let (inner, context) = (self.inner(), self.context());
         let busy = self.busy_slots(state);
@@ -289,7 +332,14 @@ impl<C: StackConfig> Stack<C> {
             let stats = inner.slab.stats(&context, cache);
             let operations = stats.allocs() + stats.frees();
             let seen = &mut state.operations[cache.id().index()];
-            idle[cache.id().index()] = core::mem::replace(seen, operations) == operations;
+            let is_idle = core::mem::replace(seen, operations) == operations;
+            idle[cache.id().index()] = is_idle;
+            let rest = &mut state.rest[cache.id().index()];
+            *rest = match (is_idle, *rest) {
+                (false, _) => Rest::Busy,
+                (true, Rest::Busy) => Rest::Due,
+                (true, rest) => rest,
+            };
         }
         let idle = Idle {
             slots: &|slot| !busy[slot.index() % SLOT_GROUPS],

@@ -110,7 +110,7 @@ const OWNED_FRAMES: usize = 64;
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
-        && memory.pageblocks().of(pfn).faults() == Faults::Plain
+        && matches!(memory.pageblocks().of(pfn).faults(), Faults::Plain | Faults::Small)
 }
 
 /// Returns whether hardly any frame of a pageblock belongs to anybody. O(512).
@@ -119,12 +119,36 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
     frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
 }
 
+/// Pageblocks of the window (its first 32 GiB) that may be told to stay small. Each can become a
+/// mapping of its own where its neighbours are huge, and Linux allows a process 65,530
+/// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
+const MOST_SMALL: u32 = 16 * 1024;
+
+/// Tells the OS that a part of a pageblock goes back to it. khugepaged would make the rest a huge
+/// page again, and fill the hole: it takes up to 511 absent pages for granted (`max_ptes_none`, its
+/// default from Linux 2.6.38 to 6.18).
+pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
+    let first = pfn.pageblock().first();
+    let faults = memory.pageblocks().of(first).faults();
+    let unasked = || memory.arena().os().gives_huge_unasked() && pfn.pageblock().0 < MOST_SMALL;
+    if faults == Faults::Huge || faults != Faults::Small && unasked() {
+        advise(memory, first, Faults::Small);
+    }
+}
+
 /// Records how a pageblock comes in, and tells the OS where that changes.
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
-    let (was_huge, is_huge) = (pageblock.faults() == Faults::Huge, faults == Faults::Huge);
+    let before = pageblock.faults();
+    // A mapping that was told to stay small does so until it is told otherwise.
+    let faults = match (before, faults) {
+        (Faults::Small, Faults::Plain) => Faults::Small,
+        (_, faults) => faults,
+    };
     pageblock.set_faults(faults);
-    if was_huge != is_huge {
+    let (was_huge, is_huge) = (before == Faults::Huge, faults == Faults::Huge);
+    let becomes_small = before != Faults::Small && faults == Faults::Small;
+    if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
         let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
         // A hint: where the OS refuses it, the pages come in as before.

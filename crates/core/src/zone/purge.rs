@@ -6,6 +6,7 @@
 //! takes `purging` for its last look before it gives up.
 
 use super::block::Block;
+use super::huge;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{
     End, FRAME_BYTES, FrameBits, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
@@ -28,9 +29,9 @@ struct Isolated {
 
 /// The outcome of some calls of the operating system.
 #[derive(Clone, Copy, Default)]
-struct Purged {
+pub(super) struct Purged {
     /// Bytes given back.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Calls that were refused: their memory stays as it is.
     refusals: u32,
 }
@@ -192,8 +193,11 @@ fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     purged
 }
 
-/// Purges neighbouring frames by one call.
-fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+/// Purges neighbouring frames by one call: whole pageblocks, or a part of one.
+pub(super) fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+    if frames < PAGEBLOCK_FRAMES {
+        huge::make_hole(memory, first);
+    }
     let (arena, bytes) = (memory.arena(), frames as usize * FRAME_BYTES);
     match arena.os().purge(arena.address(first), bytes) {
         Ok(()) => Purged { bytes, refusals: 0 },

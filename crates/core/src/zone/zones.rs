@@ -8,6 +8,7 @@ use super::extents::{EXTENT_FRAMES, Extent};
 use super::give_back::Whole;
 use super::grow::Urgency;
 use super::huge::asks_for_huge;
+use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
@@ -276,6 +277,13 @@ impl Zones {
     /// next one begins behind them.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
+    }
+
+    /// Gives the memory of neighbouring frames of one pageblock back to the operating system. The
+    /// caller has them, stays their owner, and has given up what they hold: they read as zero
+    /// afterwards, or stay as they are. Returns the bytes.
+    pub fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
+        purge_extent(&self.memory, first, frames).bytes
     }
 
     /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does

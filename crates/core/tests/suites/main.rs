@@ -34,6 +34,7 @@ mod sheaf_6_18;
 mod slam;
 mod slub;
 mod slub_misuse;
+mod sparse;
 mod support;
 mod threads;
 mod usage;

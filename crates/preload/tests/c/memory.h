@@ -82,6 +82,26 @@ static UNUSED size_t charged_bytes(void)
     return (size_t)(total - free) * KIB;
 }
 
+/*
+ * Bytes that are absent from ranges which ask for huge pages: khugepaged brings them back, 16 MiB
+ * every ten seconds.
+ */
+static UNUSED size_t huge_holes(void)
+{
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    CHECK(maps != NULL, "smaps");
+    char line[512];
+    size_t size = 0, resident = 0, holes = 0;
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        sscanf(line, "Size: %zu kB", &size);
+        sscanf(line, "Rss: %zu kB", &resident);
+        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg") != NULL)
+            holes += (size - resident) * KIB;
+    }
+    fclose(maps);
+    return holes;
+}
+
 static UNUSED double seconds_now(void)
 {
     struct timespec now;
@@ -139,6 +159,32 @@ static UNUSED void free_object(struct objects *objects, size_t index)
     free(object->start);
     objects->bytes -= object->size;
     *object = (struct object){NULL, 0};
+}
+
+/* Bytes of the pages on which objects lie. */
+static UNUSED size_t pages_under(const struct objects *objects)
+{
+    uintptr_t first = UINTPTR_MAX, last = 0;
+    for (size_t i = 0; i < objects->count; i++) {
+        uintptr_t start = (uintptr_t)objects->all[i].start;
+        if (start == 0)
+            continue;
+        first = start < first ? start : first;
+        last = start + objects->all[i].size > last ? start + objects->all[i].size : last;
+    }
+    size_t span = last / PAGE - first / PAGE + 1, pages = 0;
+    unsigned char *seen = mmap(NULL, span, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(seen != MAP_FAILED, "no room for %zu pages", span);
+    for (size_t i = 0; i < objects->count; i++) {
+        uintptr_t start = (uintptr_t)objects->all[i].start, end = start + objects->all[i].size;
+        for (uintptr_t page = start / PAGE; start != 0 && page <= (end - 1) / PAGE; page++) {
+            pages += !seen[page - first / PAGE];
+            seen[page - first / PAGE] = 1;
+        }
+    }
+    munmap(seen, span);
+    return pages * PAGE;
 }
 
 /* Each power of two up to `largest` has the same number of objects. */

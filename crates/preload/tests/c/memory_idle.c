@@ -1,8 +1,9 @@
 /*
- * usage: memory_idle count|bytes SURVIVORS
+ * usage: memory_idle count|bytes|small SURVIVORS
  * 512 MiB of objects of 16 bytes to 1 MiB, freed in random order but for one in SURVIVORS (0: all).
  * No call of the allocator follows, and the memory goes back: what is resident, and what the
- * system counts. `count`: as many objects of each power of two; `bytes`: as many bytes.
+ * system counts. `count`: as many objects of each power of two; `bytes`: as many bytes; `small`: of
+ * 16 to 1,395 bytes, and what stays is a quarter more than the pages of survivors, and 4 MiB.
  */
 #include "memory.h"
 
@@ -12,10 +13,11 @@
  */
 enum { GENEROUS_SECONDS = 40 };
 
-static void fill(struct objects *objects, int by_bytes, uint64_t *random)
+static void fill(struct objects *objects, const char *how, uint64_t *random)
 {
+    int by_bytes = strcmp(how, "bytes") == 0, are_small = strcmp(how, "small") == 0;
     while (objects->bytes < 512 * MIB) {
-        size_t size = same_count(random, 16, MIB);
+        size_t size = are_small ? 16 + next_random(random) % 1380 : same_count(random, 16, MIB);
         /* Each power gets the same number of bytes, so that smaller ones come more often. */
         if (!by_bytes)
             add_object(objects, size);
@@ -35,14 +37,14 @@ static int agrees(ssize_t charged, size_t bound)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 3, "usage: %s count|bytes SURVIVORS", argv[0]);
+    CHECK(argc == 3, "usage: %s count|bytes|small SURVIVORS", argv[0]);
     require_quarry();
     size_t survivors = strtoul(argv[2], NULL, 10);
     uint64_t random = 1;
     struct objects objects = room_for(16u << 20);
     size_t resident_before = resident_bytes(), charged_before = charged_bytes();
 
-    fill(&objects, strcmp(argv[1], "bytes") == 0, &random);
+    fill(&objects, argv[1], &random);
     shuffle(&objects, &random);
     size_t table = table_bytes(&objects);
     size_t resident_full = resident_bytes() - table;
@@ -53,6 +55,8 @@ int main(int argc, char **argv)
 
     size_t live = objects.bytes;
     size_t bound = survivors == 0 ? live + 8 * MIB : 22 * MIB;
+    if (strcmp(argv[1], "small") == 0)
+        bound = pages_under(&objects) * 5 / 4 + 4 * MIB;
     ssize_t resident, charged;
     double start = seconds_now(), waited;
     do {
@@ -65,6 +69,7 @@ int main(int argc, char **argv)
            live / KIB, resident / (ssize_t)KIB, charged / (ssize_t)KIB,
            has_group() ? "the control group" : "MemFree");
     CHECK(resident <= (ssize_t)bound, "%zd bytes resident, %zu live", resident, live);
+    CHECK(huge_holes() <= 4 * MIB, "%zu bytes are to come back as huge pages", huge_holes());
     CHECK(agrees(charged, bound), "%zd bytes counted, %zd resident", charged, resident);
     return 0;
 }

@@ -24,10 +24,21 @@ fn may_be_huge() -> bool {
     if known != UNKNOWN {
         return known == HUGE;
     }
-    let unasked = crate::topology::huge_pages() == crate::topology::HugePages::Always;
-    let found = if unasked { HUGE } else { NOT_HUGE };
+    let found = if gives_huge_unasked() { HUGE } else { NOT_HUGE };
     let _ = MAY_BE_HUGE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
+}
+
+/// The system's setting, read once.
+fn gives_huge_unasked() -> bool {
+    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == HUGE;
+    }
+    let found = crate::topology::huge_pages() == crate::topology::HugePages::Always;
+    KNOWN.store(if found { HUGE } else { NOT_HUGE }, Ordering::Relaxed);
+    found
 }
 
 /// Reads the auxiliary vector and does not call `sysconf`, whose table of cases brings 192 KiB of
@@ -277,6 +288,10 @@ unsafe impl Os for Linux {
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: a hint that keeps contents; the range is committed by us.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
+    }
+
+    fn gives_huge_unasked(&self) -> bool {
+        gives_huge_unasked()
     }
 
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {

@@ -1,7 +1,9 @@
 //! Pageblocks become huge pages, or not, as the slabs of earlier ones say.
 
 use super::*;
-use crate::frame::{Kind, KindSet, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::frame::{
+    FRAME_BYTES, Faults, Kind, KindSet, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex,
+};
 use quarry_sys::os::FakeOs;
 
 /// Pageblocks of the zones that these tests claim from: 256 MiB.
@@ -126,4 +128,27 @@ fn the_page_cache_asks_for_nothing_where_huge_pages_are_off() {
     };
     let zones = Zones::build(os, &config).expect("the fake OS refuses nothing");
     assert_eq!(fill(os, &zones, 0), 0);
+}
+
+#[test]
+fn a_pageblock_with_a_hole_is_huge_no_more() {
+    let os = fake_os();
+    let zones = zones_on(os);
+    let memory = zones.memory();
+    assert!(claim(os, &zones, 16, 8) > 0);
+    let faults = |pfn: Pfn| memory.pageblocks().of(pfn).faults();
+    let mut pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
+    let first = pageblocks.find(|pfn| faults(*pfn) == Faults::Huge).expect("one is huge");
+    let purge_quarter = |at: u32| {
+        let pfn = first.plus(at * 128);
+        memory.frames().set_kind(pfn, 128, Kind::NONE);
+        put(&zones, Block { pfn, order: Order::new(7), zeroed: false });
+        let before = os.huge_bytes();
+        assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 128 * FRAME_BYTES);
+        before - os.huge_bytes()
+    };
+    assert_eq!(purge_quarter(1), PAGEBLOCK_BYTES, "it is told to stay small");
+    assert_eq!(faults(first), Faults::Small);
+    assert_eq!(purge_quarter(3), 0, "once");
+    assert_eq!(zones.validate(), Ok(()));
 }

@@ -1,0 +1,176 @@
+//! Pages of sparse slabs: those on which no object in use lies go back to the operating system,
+//! while their slab stays.
+//!
+//! Free objects are bits, and nobody reads their memory, so it may read as zero at any time. While
+//! pages go back, the free objects on them are taken out of the slab, as by a request: nobody else
+//! can get one, and the lock is not held over a call of the operating system. Such a slab goes to
+//! the back of its list, and is used last.
+
+use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
+use crate::frame::{End, FRAME_BYTES, Pfn};
+use crate::slab::cache::Cache;
+use crate::slab::context::SlabContext;
+use crate::slab::reclaim::SparseWalk;
+use core::ops::Range;
+use quarry_sys::percpu::PerCpu;
+use quarry_sys::primitive::Ordering;
+
+/// Most slabs whose pages go back between two critical sections.
+const STEP_SLABS: usize = 16;
+/// Most slabs that are looked at in one critical section: some 20 us.
+const STEP_LOOKS: u32 = 128;
+/// Most pages of a slab: a bit each. A slab of more is left alone; no size of `malloc` has one.
+const MOST_PAGES: usize = u64::BITS as usize;
+
+/// The list that the next slab of a walk is on, or none. Lists have `lengths`.
+fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
+    while walk.left == 0 && walk.list > 0 {
+        walk.list = walk.list.min(EMPTY) - 1;
+        walk.left = lengths[walk.list];
+    }
+    walk.left = walk.left.checked_sub(1)?;
+    Some(walk.list)
+}
+
+/// A slab and those of its pages that go back.
+#[derive(Clone, Copy)]
+struct Held {
+    pfn: Pfn,
+    pages: u64,
+}
+
+impl Slab<'_> {
+    /// The objects that lie on a page, whole or in part.
+    fn objects_on(&self, page: usize, page_bytes: usize) -> Range<u32> {
+        let (first, stride) = (self.cache.first_object(), self.cache.stride());
+        let start = (page * page_bytes).saturating_sub(first) / stride;
+        let end = ((page + 1) * page_bytes).saturating_sub(first).div_ceil(stride) as u32;
+        start as u32..end.min(self.cache.objects())
+    }
+
+    /// Returns whether a page has objects, all of them free, and no bits of the slab.
+    fn is_unused(&self, page: usize, page_bytes: usize) -> bool {
+        let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
+        let objects = self.objects_on(page, page_bytes);
+        !has_bits
+            && !objects.is_empty()
+            && self
+                .masks(objects)
+                .all(|(index, mask)| self.bits(index).load(Ordering::Relaxed) & mask == mask)
+    }
+
+    /// The pages that are unused, a bit each.
+    fn unused_pages(&self, page_bytes: usize) -> u64 {
+        let pages = self.cache.order().bytes() / page_bytes;
+        let fills_no_page = (self.free() as usize * self.cache.stride()) < page_bytes;
+        if pages > MOST_PAGES || fills_no_page {
+            return 0;
+        }
+        self.demand_intact();
+        let unused = (0..pages).filter(|page| self.is_unused(*page, page_bytes));
+        unused.fold(0, |pages, page| pages | 1 << page)
+    }
+
+    /// The words of the bits that some objects have, with a mask for each.
+    fn masks(&self, objects: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
+        let words = objects.start / 64..objects.end.div_ceil(64);
+        words.map(move |index| {
+            let start = objects.start.max(index * 64) - index * 64;
+            let end = objects.end.min(index * 64 + 64) - index * 64;
+            (index, (u64::MAX >> (64 - (end - start))) << start)
+        })
+    }
+
+    /// Marks the objects on some pages as free or not; returns how many changed.
+    fn mark(&self, pages: u64, page_bytes: usize, free: bool) -> u32 {
+        let mut changed = 0;
+        for page in (0..MOST_PAGES).filter(|page| pages >> page & 1 == 1) {
+            for (index, mask) in self.masks(self.objects_on(page, page_bytes)) {
+                let mut word = self.open(index);
+                word.now = if free { word.now | mask } else { word.now & !mask };
+                let count = (word.before ^ word.now).count_ones();
+                let digest = self.close(word);
+                let objects = if free { u64::from(count) } else { u64::from(count).wrapping_neg() };
+                self.note(digest, objects);
+                changed += count;
+            }
+        }
+        changed
+    }
+
+    /// Gives the memory of some pages back, neighbours by one call; returns the bytes.
+    fn give_back(&self, held: u64, page_bytes: usize) -> usize {
+        let page_frames = (page_bytes / FRAME_BYTES) as u32;
+        let (mut pages, mut bytes) = (held, 0);
+        while pages != 0 {
+            let first = pages.trailing_zeros();
+            let count = (pages >> first).trailing_ones();
+            let frames = self.pfn.plus(first * page_frames);
+            bytes += self.pages.zones().purge_owned(frames, count * page_frames);
+            pages &= !((u64::MAX >> (64 - count)) << first);
+        }
+        bytes
+    }
+}
+
+impl Lists {
+    /// Takes the free objects on `pages` out of a slab that is on a list.
+    fn hold(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
+        let before = slab.free();
+        let count = slab.mark(pages, page_bytes, false);
+        self.nr_free -= u64::from(count);
+        self.moved(slab, before, before - count, End::Tail);
+    }
+
+    /// Puts them back.
+    fn let_go(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
+        let before = slab.free();
+        let count = slab.mark(pages, page_bytes, true);
+        self.nr_free += u64::from(count);
+        self.moved(slab, before, before + count, End::Tail);
+    }
+}
+
+impl BitmapSlabs {
+    /// A step of a walk through the partial slabs: pages of some of them go back. Returns the bytes.
+    /// Holds the list lock for up to 128 slabs at a time, and over no call of the operating system.
+    pub fn purge_sparse<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        walk: &mut SparseWalk,
+    ) -> usize {
+        let page_bytes = context.pages.arena().os().page_size().max(FRAME_BYTES);
+        let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
+        let mut count = 0;
+        let mut lists = self.lists.lock();
+        for _ in 0..STEP_LOOKS {
+            if count == held.len() {
+                break;
+            }
+            let Some(bucket) = next(walk, &lists.lengths) else { break };
+            let Some(first) = lists.slabs[bucket].first() else { continue };
+            let slab = Slab::at(context, cache, first);
+            // What is not moved now would be looked at again.
+            lists.remove(&slab, bucket);
+            lists.add(&slab, bucket, End::Tail);
+            let pages = slab.unused_pages(page_bytes);
+            if pages != 0 {
+                lists.hold(&slab, pages, page_bytes);
+                held[count] = Held { pfn: first, pages };
+                count += 1;
+            }
+        }
+        drop(lists);
+        let held = &held[..count];
+        let slab = |it: &Held| Slab::at(context, cache, it.pfn);
+        let bytes = held.iter().map(|it| slab(it).give_back(it.pages, page_bytes)).sum();
+        if !held.is_empty() {
+            let mut lists = self.lists.lock();
+            let empty = lists.nr_empty();
+            held.iter().for_each(|it| lists.let_go(&slab(it), it.pages, page_bytes));
+            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        }
+        bytes
+    }
+}
