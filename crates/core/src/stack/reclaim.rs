@@ -12,8 +12,8 @@
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
 //!    whole pageblocks first; those take their address space along, as do whole ones that hold
 //!    nothing, but for some that a zone keeps;
-//! 5. of a cache without an operation since the last look, pages of sparse slabs go to the operating
-//!    system on which no object in use lies. Only a thread of Quarry's own does this.
+//! 5. of a cache without an operation since the last look, pages of sparse slabs go to the
+//!    operating system on which no object in use lies. Only a thread of Quarry's own does this.
 //!
 //! "Dirty since the last look" is counted, not tracked per block: the fewest frames that were dirty
 //! at a time since then were not needed, and are due. Due frames are purged in steps of at most
@@ -301,8 +301,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// A step through the sparse slabs of a cache that nobody has used since the last look: gives
-    /// pages back on which no object in use lies. Returns the bytes, `None` where nothing is due any
-    /// more.
+    /// pages back on which no object in use lies. Returns the bytes, `None` where nothing is due
+    /// any more.
     pub(super) fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
         let (inner, context) = (self.inner(), self.context());
         // The checks fill free objects with bytes that they want to see again.

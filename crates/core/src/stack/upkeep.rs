@@ -71,8 +71,8 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.purge_due(state)
     }
 
-    /// A step through the sparse slabs that the last look found at rest: gives pages back on which no
-    /// object in use lies. Returns the bytes, `None` where nothing is due any more.
+    /// A step through the sparse slabs that the last look found at rest: gives pages back on which
+    /// no object in use lies. Returns the bytes, `None` where nothing is due any more.
     pub fn purge_sparse(self, state: &mut ReclaimState) -> Option<usize> {
         self.0.purge_sparse(state)
     }

@@ -133,8 +133,8 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno`.
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
 
-    /// Returns whether memory comes in as huge pages, and khugepaged makes more of them, where nobody
-    /// has asked.
+    /// Returns whether memory comes in as huge pages, and khugepaged makes more of them, where
+    /// nobody has asked.
     fn gives_huge_unasked(&self) -> bool {
         false
     }
