@@ -133,7 +133,8 @@ impl Lists {
 
 impl BitmapSlabs {
     /// A step of a walk through the partial slabs: pages of some of them go back. Returns the
-    /// bytes. Holds the list lock for up to 128 slabs at a time, and over no call of the operating system.
+    /// bytes. Holds the list lock for up to 128 slabs at a time, and over no call of the operating
+    /// system.
     pub fn purge_sparse<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
