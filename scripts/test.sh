@@ -149,7 +149,8 @@ step_test() {
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
         # Whole runs of experiments.
-        local runs='advise|cache_hit|fragmentation|lab|peers|programs|real_programs|replay|report|zone'
+        local runs='advise|cache_hit|fragmentation|lab|peers|programs|real_programs|replay|report'
+        runs+='|zone'
         local wanted="not (binary(=cli) & test(/^($runs)::|of_every_experiment/))"
         [[ -z $all ]] || wanted="all()"
         # What passing tests print says what could not run here.

@@ -119,6 +119,8 @@ impl Lists {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);
         self.nr_free -= u64::from(count);
+        // It no longer shows what the program touches.
+        self.populating.gone(slab.pfn);
         self.moved(slab, before, before - count, End::Tail);
     }
 
