@@ -145,7 +145,10 @@ step_test() {
     library || return
     local status=0
     # Only this package has steps of its own for its modules; others have modules of that name too.
-    cargo test -p quarry-preload --test main -- --skip programs:: || status=1
+    local -a left=(--skip programs::)
+    # Real programs run once: in the step of that name.
+    [[ -n $all ]] || left+=(--skip modes::real_programs --skip profile::programs_run_the_same)
+    cargo test -p quarry-preload --test main -- "${left[@]}" || status=1
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
         # Whole runs of experiments.
