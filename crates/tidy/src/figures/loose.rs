@@ -2,7 +2,7 @@
 //!
 //! A figure is a number with a decimal point, a number before a unit, or an interval in brackets.
 //! Code blocks, code spans, targets of links and marked blocks are not looked at, and a number
-//! that follows a name in [`VERSIONED`] is a version.
+//! that follows a name in `VERSIONED` is a version.
 
 /// Words that a version follows.
 const VERSIONED: [&str; 9] =
