@@ -121,13 +121,14 @@ out=$place/run
 job=$(sbatch --parsable --array=1-$SHARDS%1 --output="$place/job-%a.out" --open-mode=append \
     --export="ALL,QUARRY=$quarry,OUT=$out" scripts/slurm-job.sh "${EXPERIMENT[@]}")
 
-# The process of a shard that has begun, by the only command line with its number.
+# The process of a shard that has begun, by the only command line with its number; `quarry lab` has
+# become `quarry-lab` by then.
 victim=2
 process_of() {
     local file words
     for file in /proc/[0-9]*/cmdline; do
         mapfile -d '' -t words < "$file" 2> /dev/null || continue
-        if [[ ${words[0]:-} == "$quarry" && " ${words[*]} " == *" --shard=$1/$SHARDS "* &&
+        if [[ ${words[0]:-} == "$quarry-lab" && " ${words[*]} " == *" --shard=$1/$SHARDS "* &&
             " ${words[*]} " == *"$out"* ]]; then
             file=${file%/cmdline}
             printf '%s\n' "${file#/proc/}"
