@@ -90,6 +90,8 @@ pub const NAMES: &[&str] = &[
     "mapping_frees",
     "mapping_resizes",
     "slot_barriers",
+    "huge_page_us",
+    "small_pages_us",
 ];
 
 /// The first so many values are the page cache's.
@@ -102,7 +104,10 @@ const _: () = assert!(NAMES.len() <= EVENTS);
 pub fn is_gauge(name: &str) -> bool {
     let gauges = ["workingset_nodes", "index_nodes_waiting"];
     let is_count = ["nr_dirtied", "nr_written", "nr_vmscan_write"].contains(&name);
-    name.starts_with("nr_") && !is_count || name.ends_with("_ns") || gauges.contains(&name)
+    name.starts_with("nr_") && !is_count
+        || name.ends_with("_ns")
+        || name.ends_with("_us")
+        || gauges.contains(&name)
 }
 
 #[cfg(test)]

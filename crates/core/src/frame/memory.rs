@@ -11,6 +11,7 @@ use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use super::pageblock::{Faults, Pageblocks};
 use super::pfn::PageblockIndex;
+use super::prices::Prices;
 use super::table::FrameTable;
 use super::window::Window;
 use core::ptr::NonNull;
@@ -49,6 +50,7 @@ pub struct Memory {
     arena: Arena,
     frames: FrameTable,
     pageblocks: Pageblocks,
+    prices: Prices,
     _window: Window,
 }
 
@@ -90,6 +92,7 @@ impl Memory {
             arena: Arena::new(os, base, pageblocks)?,
             frames: FrameTable::new(os, first, second, frames),
             pageblocks: Pageblocks::new(os, second, pageblocks),
+            prices: Prices::new(),
             _window: window,
         })
     }
@@ -113,6 +116,12 @@ impl Memory {
     #[must_use]
     pub fn pageblocks(&self) -> &Pageblocks {
         &self.pageblocks
+    }
+
+    /// What its memory costs to come in, lately.
+    #[must_use]
+    pub fn prices(&self) -> &Prices {
+        &self.prices
     }
 
     /// Takes `count` neighbouring pageblocks for a zone, the first one at an even number. All or
@@ -227,7 +236,11 @@ impl Memory {
             // SAFETY: mapped; the caller has taken the extent and gives it up.
             if arena.may_split() && unsafe { arena.os().unmap(address, bytes) }.is_ok() {
                 self.note_unmapped(start, end);
-            } else if arena.os().purge(address, bytes).is_err() {
+                continue;
+            }
+            (start..end.min(arena.span_blocks()))
+                .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
+            if arena.os().purge(address, bytes).is_err() {
                 // Locked pages stay in memory in any case; this makes them zero.
                 // SAFETY: as above.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };

@@ -12,6 +12,7 @@ mod migratetype;
 mod order;
 mod pageblock;
 mod pfn;
+mod prices;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use order::{
 };
 pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks};
 pub use pfn::{PageblockIndex, Pfn};
+pub use prices::Prices;
 pub use table::{FrameState, FrameTable, Kind};
 pub use touched::{KindSet, Touched};
 pub use window::Window;

@@ -111,6 +111,8 @@ pub enum Faults {
     Huge = 2,
     /// Page by page, for good: a part went back to the OS, which must not fill it again.
     Small = 3,
+    /// Not at all: a huge page has brought all of it in.
+    Whole = 4,
 }
 
 /// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
@@ -177,13 +179,27 @@ impl Pageblock {
             0 => Faults::Plain,
             1 => Faults::Sample,
             2 => Faults::Huge,
-            _ => Faults::Small,
+            3 => Faults::Small,
+            _ => Faults::Whole,
         }
     }
 
     /// Records how its fresh memory comes in from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.store(faults as u8, Relaxed);
+    }
+
+    /// Records that a huge page has brought all of it in, where that was its way.
+    pub fn came_in_whole(&self) {
+        let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
+        // Where it fails, another thread has made a hole meanwhile.
+        let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
+    }
+
+    /// Records that all of it has gone back to the OS: a huge page has to bring it in again.
+    pub fn went_whole(&self) {
+        let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
+        let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
     }
 
     /// Number of free blocks of order 0.

@@ -16,8 +16,6 @@ use quarry_sys::broken::{Broken, Check};
 
 /// Bytes that the cache may hold, however little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
-/// The cache may hold this fraction of the bytes in use, where that is more.
-const CACHED_SHARE: usize = 8;
 /// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
 
@@ -67,9 +65,11 @@ impl Extent {
     }
 }
 
-/// The most bytes that the cache holds while `in_use` bytes are in use.
+/// The most bytes that the cache holds while `in_use` bytes are in use: as many. What bounds the
+/// memory of the process is its recent peak. (With an eighth, a program that replaced 20 blocks of
+/// 5 to 25 MiB at random took 1.13 million page faults; so it takes 0.38.)
 pub(super) fn most_cached(in_use: usize) -> usize {
-    CACHED_BYTES.max(in_use / CACHED_SHARE)
+    CACHED_BYTES.max(in_use)
 }
 
 /// A cached extent. Its number is the count of extents put before it, and so its age.

@@ -12,7 +12,7 @@ use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use crate::frame::{
-    Arena, FRAME_BYTES, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
+    Arena, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
     PAGEBLOCK_FRAMES, Pfn,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
@@ -142,12 +142,7 @@ impl PageAllocator {
         if !self.populate {
             return;
         }
-        let os = self.arena().os();
-        // Where a page of the OS is larger than a block, what lies beside it comes along anyway.
-        let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
-        let start = Pfn(first.0 / page_frames * page_frames);
-        let frames = (first.0 + count).next_multiple_of(page_frames) - start.0;
-        let _ = os.populate(self.arena().address(start), frames as usize * FRAME_BYTES);
+        self.zones.populate(first, count);
     }
 
     /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:

@@ -134,6 +134,9 @@ impl Plan {
             return Role::Ordinary;
         }
         let faults = pages.faults(slab);
+        if faults == Faults::Whole {
+            return Role::Ordinary;
+        }
         let is_whole = self.fills_pages || faults == Faults::Huge;
         if !is_whole && self.wants_sample {
             self.wants_sample = false;

@@ -3,15 +3,12 @@
 use super::config::StackConfig;
 use super::footprint::excess;
 use super::instance::Stack;
-use crate::frame::{FRAME_BYTES, Order, PAGEBLOCK_FRAMES};
+use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
-/// several times as much.
-const WORTH_A_CALL: Order = Order::new(3);
 /// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left
 /// goes with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32
 /// MiB now and then, which took 2 ms.) A request for more touches as much itself, which takes
@@ -64,7 +61,8 @@ impl<C: StackConfig> Stack<C> {
         let excess = excess(footprint, peak, stuck);
         let most = if taken < STEP { STEP } else { u32::MAX };
         let is_step = excess > most;
-        let excess = excess.min(past.allowance(peak, coarse_ns())).min(most);
+        let price = self.pages().memory().prices().small_us();
+        let excess = excess.min(past.allowance(peak, coarse_ns(), price)).min(most);
         if excess == 0 {
             return;
         }
@@ -80,10 +78,7 @@ impl<C: StackConfig> Stack<C> {
             if bytes == 0 {
                 break;
             }
-            let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
-            if given < bytes {
-                given += inner.pages.purge(node, WORTH_A_CALL, bytes - given);
-            }
+            let given = zones.give_back_of(node, Whole::Dirty, bytes);
             left = left.saturating_sub((given / FRAME_BYTES) as u32);
         }
         // After a step there is more to give.

@@ -5,7 +5,7 @@ use super::instance::Stack;
 use super::large::LargeStats;
 use super::locks::print_locks;
 use super::stats::StackStats;
-use crate::frame::{Memory, MetadataKind};
+use crate::frame::{Memory, MetadataKind, Prices};
 use crate::slab::{SlabPolicy, SlabStats};
 use core::fmt;
 use quarry_sys::percpu::{PerCpu, SLOT_BYTES};
@@ -78,7 +78,10 @@ impl<C: StackConfig> fmt::Display for Report<'_, C> {
                 Section::Large => large(&self.stats, out),
                 Section::Buddies => self.buddies(out),
                 Section::PageLists => page_lists(&self.stats, out),
-                Section::Memory => memory(&self.stats, out),
+                Section::Memory => {
+                    memory(&self.stats, out)?;
+                    prices(self.stack.pages().memory().prices(), out)
+                }
                 Section::Budget => self.budget(out),
                 Section::PageCache => self.page_cache(out),
                 Section::Slots => slots(&self.stats, out),
@@ -252,6 +255,13 @@ fn memory(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         ("mappings kept", memory.mappings_cached),
     ];
     table(out, "memory, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))
+}
+
+/// What 2 MiB cost to come in; nothing before a huge page was tried.
+fn prices(prices: &Prices, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (Some(huge), Some(small)) = (prices.huge_us(), prices.small_us()) else { return Ok(()) };
+    let state = if prices.is_huge_cheap() { "on" } else { "off for now" };
+    writeln!(out, "huge pages: {state}, {huge} us for each, {small} for as much in small ones")
 }
 
 fn slots(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -155,6 +155,9 @@ impl<C: StackConfig> Stack<C> {
             names.into_iter().zip([allocated, freed, resized]).for_each(|(name, n)| event(name, n));
         }
         event("slot_barriers", stats.slots.barriers);
+        let prices = self.pages().memory().prices();
+        event("huge_page_us", prices.huge_us().unwrap_or(0).into());
+        event("small_pages_us", prices.small_us().unwrap_or(0).into());
     }
 
     /// Writes the page lists of a node that have, or had, something on them.

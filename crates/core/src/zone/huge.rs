@@ -3,7 +3,8 @@
 //! A huge page is in memory as a whole from its first touch on. So now and then a zone leaves a
 //! pageblock to plain faults, as a *sample*. A while later it looks which slabs have taken the
 //! sample, and how many of its frames belong to slabs that are touched whole (the slab layer knows
-//! which). The zone asks for huge pages as long as the last sample was dense.
+//! which). The zone asks for huge pages as long as the last sample was dense, and they cost hardly
+//! more than small ones do (see `Prices`).
 //!
 //! The zone counts the pageblocks that are claimed as a whole, in the order of the claims.
 //!
@@ -11,7 +12,10 @@
 //! nobody claims, so the page cache says by itself that it is about to fill one.
 
 use super::block::Block;
-use crate::frame::{FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{
+    FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn, Prices,
+};
+use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
 /// what is resident. From 8 MiB on, and with looks one pageblock earlier, lua had 78 % fewer
@@ -62,7 +66,7 @@ impl HugePages {
         self.look_at_sample(memory, touched_whole);
         for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
             let first = block.pfn.plus(offset);
-            let faults = self.choose(managed, block.zeroed);
+            let faults = self.choose(memory.prices(), managed, block.zeroed);
             if faults != Faults::Huge && block.zeroed && self.sample == Link::NONE {
                 self.sample = Link::to(first);
                 self.since = 0;
@@ -82,13 +86,19 @@ impl HugePages {
         }
     }
 
-    fn choose(&self, managed: u32, is_fresh: bool) -> Faults {
+    fn choose(&self, prices: &Prices, managed: u32, is_fresh: bool) -> Faults {
         if !self.is_dense || managed < HUGE_FROM_FRAMES {
             return Faults::Plain;
         }
         let after = (managed / PAGEBLOCK_FRAMES).max(SAMPLE_AFTER_LEAST);
         let is_due = is_fresh && self.since >= after;
-        if is_due && self.sample == Link::NONE { Faults::Sample } else { Faults::Huge }
+        if is_due && self.sample == Link::NONE {
+            Faults::Sample
+        } else if prices.may_be_huge(coarse_ns()) {
+            Faults::Huge
+        } else {
+            Faults::Plain
+        }
     }
 
     fn look_at_sample(&mut self, memory: &Memory, touched_whole: &KindSet) {
@@ -131,8 +141,36 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
     let unasked = || memory.arena().os().gives_huge_unasked() && pfn.pageblock().0 < MOST_SMALL;
-    if faults == Faults::Huge || faults != Faults::Small && unasked() {
+    if matches!(faults, Faults::Huge | Faults::Whole) || faults != Faults::Small && unasked() {
         advise(memory, first, Faults::Small);
+    }
+}
+
+/// Notes that whole pageblocks go back to the OS.
+pub(super) fn go_whole(memory: &Memory, first: Pfn, frames: u32) {
+    let pageblocks = (0..frames).step_by(PAGEBLOCK_FRAMES as usize);
+    pageblocks.for_each(|at| memory.pageblocks().of(first.plus(at)).went_whole());
+}
+
+/// Brings frames of one pageblock into memory in one call: all of it where it comes in as a huge
+/// page. Notes how long that takes. Where the system refuses, plain faults do the same.
+pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
+    let pageblock = memory.pageblocks().of(first);
+    let (is_huge, os) = (pageblock.faults() == Faults::Huge, memory.arena().os());
+    // Where a page of the OS is larger than a block, what lies beside it comes along anyway.
+    let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
+    let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
+    let start = Pfn(first.0 / step * step);
+    let frames = (first.0 + count).next_multiple_of(step) - start.0;
+    let began = monotonic_ns();
+    let populated = os.populate(memory.arena().address(start), frames as usize * FRAME_BYTES);
+    if populated.is_err() {
+        return;
+    }
+    let ended = monotonic_ns();
+    memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
+    if is_huge {
+        pageblock.came_in_whole();
     }
 }
 
@@ -143,10 +181,12 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     // A mapping that was told to stay small does so until it is told otherwise.
     let faults = match (before, faults) {
         (Faults::Small, Faults::Plain) => Faults::Small,
+        (Faults::Whole, Faults::Huge) => Faults::Whole,
         (_, faults) => faults,
     };
     pageblock.set_faults(faults);
-    let (was_huge, is_huge) = (before == Faults::Huge, faults == Faults::Huge);
+    let [was_huge, is_huge] =
+        [before, faults].map(|faults| matches!(faults, Faults::Huge | Faults::Whole));
     let becomes_small = before != Faults::Small && faults == Faults::Small;
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();

@@ -197,6 +197,8 @@ fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
 pub(super) fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
     if frames < PAGEBLOCK_FRAMES {
         huge::make_hole(memory, first);
+    } else {
+        huge::go_whole(memory, first, frames);
     }
     let (arena, bytes) = (memory.arena(), frames as usize * FRAME_BYTES);
     match arena.os().purge(arena.address(first), bytes) {

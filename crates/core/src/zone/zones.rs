@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::extents::{EXTENT_FRAMES, Extent};
 use super::give_back::Whole;
 use super::grow::Urgency;
-use super::huge::asks_for_huge;
+use super::huge::{self, asks_for_huge};
 use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
@@ -284,6 +284,13 @@ impl Zones {
     /// afterwards, or stay as they are. Returns the bytes.
     pub fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
+    }
+
+    /// Brings frames of one pageblock that were just handed out into memory in one call: the whole
+    /// pageblock where it comes in as a huge page. Where the system refuses, plain faults do the
+    /// same.
+    pub(crate) fn populate(&self, first: Pfn, frames: u32) {
+        huge::populate(&self.memory, first, frames);
     }
 
     /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does

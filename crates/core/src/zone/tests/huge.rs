@@ -152,3 +152,37 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
     assert_eq!(purge_quarter(3), 0, "once");
     assert_eq!(zones.validate(), Ok(()));
 }
+
+#[test]
+fn what_costs_more_than_small_pages_is_not_asked_for() {
+    const MS: u64 = 1_000_000;
+    for (huge_ms, expected) in [(1, true), (5, false)] {
+        let os = fake_os();
+        let zones = zones_on(os);
+        let prices = zones.memory().prices();
+        prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
+        // In a year, as long as the machine is up.
+        prices.note(true, PAGEBLOCK_FRAMES, huge_ms * MS, 365 * 24 * 3600 * 1000 * MS);
+        assert_eq!(claim(os, &zones, 16, 8) > 0, expected, "{huge_ms} ms");
+        assert_eq!(zones.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn a_huge_page_comes_in_by_one_call() {
+    let os = fake_os();
+    let zones = zones_on(os);
+    assert!(claim(os, &zones, 16, 8) > 0);
+    let pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
+    let faults = |pfn: Pfn| zones.memory().pageblocks().of(pfn).faults();
+    let huge: Vec<_> = pageblocks.filter(|pfn| faults(*pfn) == Faults::Huge).collect();
+    let before = os.populated_bytes();
+    zones.populate(huge[0].plus(64), 16);
+    assert_eq!(os.populated_bytes() - before, PAGEBLOCK_BYTES);
+    assert_eq!(faults(huge[0]), Faults::Whole);
+    // A part of it that goes back makes it small, and all of it huge again.
+    zones.populate(huge[1], 1);
+    zones.purge_owned(huge[0].plus(8), 8);
+    zones.purge_owned(huge[1], PAGEBLOCK_FRAMES);
+    assert_eq!([huge[0], huge[1]].map(faults), [Faults::Small, Faults::Huge]);
+}

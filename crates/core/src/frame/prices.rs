@@ -1,0 +1,162 @@
+//! The prices of memory: how long calls take that bring pages in.
+//!
+//! Nothing but the time of a call can tell. On one host a huge page costs half of what as much in
+//! small ones does; on another the machine below takes free blocks of 2 MiB away that rest for some
+//! seconds, and has to bring them back page by page: ten times as much, by the second.
+
+use super::order::PAGEBLOCK_FRAMES;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Times that are remembered. The price is the shortest of them: a thread that had to wait for a
+/// CPU meanwhile makes a call look dear, and nothing makes one look cheap.
+const REMEMBERED: usize = 3;
+/// A call that takes less for a frame has found its pages in memory: nobody clears 4 KiB so fast.
+const LEAST_FRAME_NS: u64 = 40;
+/// While huge pages are dear, at most this part of the time goes to look whether they still are.
+const PROBE_SHARE: u64 = 64;
+
+/// What memory costs to come in, lately.
+pub struct Prices {
+    huge: Price,
+    small: Price,
+    /// When the next dear huge page may be tried.
+    probe_at_ns: AtomicU64,
+}
+
+/// The price of 2 MiB of one kind.
+struct Price {
+    /// Small pages that have come in since the last time was remembered: `{frames : 32 | us : 32}`.
+    since: AtomicU64,
+    /// The last times of 2 MiB, the latest first, in microseconds; 0 where there is none. Threads
+    /// that write at the same time may lose some: they are samples.
+    last_us: [AtomicU32; REMEMBERED],
+}
+
+impl Price {
+    const fn new() -> Self {
+        Self { since: AtomicU64::new(0), last_us: [const { AtomicU32::new(0) }; REMEMBERED] }
+    }
+
+    fn note(&self, frames: u32, ns: u64) {
+        let since = self.since.load(Relaxed);
+        let (all, us) = ((since >> 32) + u64::from(frames), (since & 0xffff_ffff) + ns / 1000);
+        if all < u64::from(PAGEBLOCK_FRAMES) {
+            return self.since.store(all << 32 | us.min(0xffff_ffff), Relaxed);
+        }
+        self.since.store(0, Relaxed);
+        for at in (1..REMEMBERED).rev() {
+            self.last_us[at].store(self.last_us[at - 1].load(Relaxed), Relaxed);
+        }
+        let each = us * u64::from(PAGEBLOCK_FRAMES) / all;
+        self.last_us[0].store(u32::try_from(each).unwrap_or(u32::MAX).max(1), Relaxed);
+    }
+
+    fn us(&self) -> Option<u32> {
+        self.last_us.iter().map(|us| us.load(Relaxed)).filter(|us| *us > 0).min()
+    }
+}
+
+impl Prices {
+    pub(super) const fn new() -> Self {
+        Self { huge: Price::new(), small: Price::new(), probe_at_ns: AtomicU64::new(0) }
+    }
+
+    /// Notes that a call which ended at `now_ns` took `ns` to bring `frames` frames in, as a huge
+    /// page or as small ones.
+    pub fn note(&self, is_huge: bool, frames: u32, ns: u64, now_ns: u64) {
+        if ns < u64::from(frames) * LEAST_FRAME_NS {
+            return;
+        }
+        if is_huge {
+            self.probe_at_ns.store(now_ns + ns * PROBE_SHARE, Relaxed);
+        }
+        let price = if is_huge { &self.huge } else { &self.small };
+        price.note(frames, ns);
+    }
+
+    /// Microseconds for a huge page, as far as it is known.
+    #[must_use]
+    pub fn huge_us(&self) -> Option<u32> {
+        self.huge.us()
+    }
+
+    /// Microseconds for 2 MiB in small pages, as far as it is known.
+    #[must_use]
+    pub fn small_us(&self) -> Option<u32> {
+        self.small.us()
+    }
+
+    /// Returns whether huge pages cost at most what small ones do, and half as much again for what
+    /// the address translation saves later. True where a price is not known.
+    #[must_use]
+    pub fn is_huge_cheap(&self) -> bool {
+        match (self.huge_us(), self.small_us()) {
+            (Some(huge), Some(small)) => huge <= small.saturating_add(small / 2),
+            _ => true,
+        }
+    }
+
+    /// Returns whether the next pageblock may be a huge page: where they are dear, now and then
+    /// one, to see whether they still are.
+    pub(crate) fn may_be_huge(&self, now_ns: u64) -> bool {
+        if self.is_huge_cheap() {
+            return true;
+        }
+        let is_due = now_ns >= self.probe_at_ns.load(Relaxed);
+        if is_due {
+            let us = u64::from(self.huge_us().unwrap_or(0));
+            self.probe_at_ns.store(now_ns + us * 1000 * PROBE_SHARE, Relaxed);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const ALL: u32 = PAGEBLOCK_FRAMES;
+
+    #[test]
+    fn huge_pages_are_dear_where_each_of_the_last_was() {
+        let prices = Prices::new();
+        assert!(prices.is_huge_cheap() && prices.small_us().is_none());
+        for _ in 0..32 {
+            prices.note(false, ALL / 32, MS / 50, 0);
+        }
+        assert_eq!(prices.small_us(), Some(640));
+        prices.note(true, ALL, 960_000, 0);
+        assert!(prices.is_huge_cheap(), "half as much again is what they are worth");
+        for _ in 0..REMEMBERED {
+            assert!(prices.is_huge_cheap(), "a thread may have waited for a CPU");
+            prices.note(true, ALL, 5 * MS, 0);
+        }
+        assert_eq!((prices.huge_us(), prices.is_huge_cheap()), (Some(5000), false));
+        prices.note(true, ALL, MS / 2, 0);
+        assert!(prices.is_huge_cheap());
+    }
+
+    #[test]
+    fn pages_that_were_in_memory_tell_nothing() {
+        let prices = Prices::new();
+        prices.note(true, ALL, 10_000, 0);
+        prices.note(false, ALL, 10_000, 0);
+        assert_eq!((prices.huge_us(), prices.small_us()), (None, None));
+    }
+
+    #[test]
+    fn dear_huge_pages_are_tried_again_for_a_sixty_fourth_of_the_time() {
+        let prices = Prices::new();
+        prices.note(false, ALL, MS / 2, 0);
+        prices.note(true, ALL, 5 * MS, MS);
+        let due = MS + 5 * MS * PROBE_SHARE;
+        assert!(!prices.may_be_huge(due - 1));
+        assert!(prices.may_be_huge(due), "one may be tried");
+        assert!(!prices.may_be_huge(due + 1), "but no other before that one is known");
+        prices.note(true, ALL, 5 * MS, due);
+        assert!(!prices.may_be_huge(due + 1));
+        prices.note(true, ALL, MS / 2, due);
+        assert!(prices.may_be_huge(due + 1));
+    }
+}
