@@ -270,6 +270,15 @@ caches: ## caches of others beside Quarry's, for the experiment cache-hit
 	@mkdir -p $(TARGET)/peers
 	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
 
+JOBS := serde-batch serde-batch-quarry axum-json axum-json-quarry
+.PHONY: jobs
+jobs: ## jobs as Rust programs do them, for the experiment real-programs
+	@echo "==> building the jobs"
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
+		--manifest-path outside/Cargo.toml -p rust-jobs
+	@mkdir -p $(TARGET)/peers
+	cp $(patsubst %,$(TARGET)/outside/release/%,$(JOBS)) $(TARGET)/peers/
+
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
 	@scripts/soak.sh

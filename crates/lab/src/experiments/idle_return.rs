@@ -2,7 +2,7 @@
 
 use super::plan::{Lab, Plan, Staged};
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
@@ -24,12 +24,14 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Name of the figure that the verdict is about, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// Interval between two readings of memory.
+/// Interval between two readings of memory, and between those of a rest beyond `SHORT_REST`.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Time for which the process is idle.
-const IDLE: Duration = Duration::from_millis(2500);
-/// Time of the verdict, after the last free.
-const VERDICT_MS: f64 = 2000.0;
+const LONG_INTERVAL: Duration = Duration::from_millis(500);
+const SHORT_REST: Duration = Duration::from_secs(10);
+/// Time for which the process is idle beyond the last look.
+const BEYOND: Duration = Duration::from_millis(500);
+/// The last look where nothing else is asked for, in seconds after the last free.
+pub(crate) const VERDICT: &[u64] = &[2];
 
 /// What a program that has freed everything still holds while it is idle.
 ///
@@ -38,7 +40,8 @@ const VERDICT_MS: f64 = 2000.0;
 /// but one in 64) and then calls nothing any more. Its parent reads every 50 ms what is resident
 /// and what the control group of the sample is charged for (where none may be made, how much less
 /// memory of the machine is free, which other programs move as well). The verdict is taken 2 s
-/// after the last free: the median over the rounds of what is held above the bytes that live.
+/// after the last free, or when `--rest` says: the median over the rounds of what is held above
+/// the bytes that live.
 ///
 /// Variants with other settings come along: quarry without huge pages, and jemalloc as its users
 /// are told to tune it.
@@ -57,6 +60,11 @@ pub(super) struct IdleReturn {
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
+    /// When to look, in seconds after the last free; the last look is the verdict. Minutes show
+    /// whether what went back stays back (khugepaged fills holes of huge pages).
+    #[arg(long, value_delimiter = ',', default_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    rest: Vec<u64>,
     /// Write pictures of resident memory over time into a folder: memory-idle.svg, and
     /// memory-idle-64.svg where one object in 64 survives.
     #[arg(long, value_name = "DIR")]
@@ -84,13 +92,15 @@ impl Plan for IdleReturn {
             |survivors: &usize| Workload::new(&fate(*survivors), Verify::PerOperation(1));
         let workloads = self.survivors.iter().map(workload).collect();
         let variants = contenders::variants(&contenders);
+        ensure!(self.rest.is_sorted(), "--rest: the looks are not in the order of time");
         let (all, sizes, mib) = (self.survivors.clone(), self.sizes, self.mib);
+        let looks = self.rest.clone();
         let sampler = move |key: SampleKey| {
             let sample = IdleSample { survivors: all[key.workload], sizes, mib };
-            Ok(take(&contenders[key.variant], &sample)?)
+            Ok(take(&contenders[key.variant], &sample, &looks)?)
         };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let plan = Experiment { metrics: metrics(), warm_up: false, ..plan };
+        let plan = Experiment { metrics: metrics(&self.rest), warm_up: false, ..plan };
         let plan = plan.option("mib", mib).option("sizes", sizes.name()?);
         Ok(Some(Staged::new(plan, move |run, out| {
             self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))
@@ -102,7 +112,8 @@ impl IdleReturn {
     fn print(&self, survivors: usize, run: &Run, out: &mut dyn Write) -> Result<()> {
         let fate = fate(survivors);
         let title = format!("{} MiB of objects of 16 bytes to 1 MiB, {fate}", self.mib);
-        writeln!(out, "{title}; MiB held 2 s after the last free, medians:\n")?;
+        let last = self.rest.last().copied().unwrap_or_default();
+        writeln!(out, "{title}; MiB held {last} s after the last free, medians:\n")?;
         writeln!(out, "{}", by_variant(run, &fate, "allocator").text())?;
         let mut timelines = run.samples.iter().filter_map(|sample| sample.timeline.as_ref());
         let in_group = timelines.all(|it| it.in_group);
@@ -118,13 +129,22 @@ impl IdleReturn {
     }
 }
 
-/// Takes one sample.
+/// Takes one sample, with looks so many seconds after the last free.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn take(contender: &Contender, sample: &IdleSample) -> Result<Taken> {
-    let (timeline, mut measurement) = contender.watch(&sample.order(), INTERVAL, ("idle", IDLE))?;
-    measurement.figures = held(&timeline).context("no reading two seconds after")?;
+pub(crate) fn take(contender: &Contender, sample: &IdleSample, looks: &[u64]) -> Result<Taken> {
+    let last = looks.last().copied().context("no look")?;
+    let rest = Duration::from_secs(last);
+    let interval = if rest > SHORT_REST { LONG_INTERVAL } else { INTERVAL };
+    let (timeline, mut measurement) =
+        contender.watch(&sample.order(), interval, ("idle", rest + BEYOND))?;
+    let mut figures = held(&timeline, last, HELD).context("no reading at the last look")?;
+    for look in &looks[..looks.len() - 1] {
+        let earlier = held(&timeline, *look, &after(*look)).context("no reading at a look")?;
+        figures.extend(earlier.into_iter().filter(|(name, _)| *name == after(*look)));
+    }
+    measurement.figures = figures;
     Ok(Taken { measurement, timeline: Some(timeline) })
 }
 
@@ -135,10 +155,17 @@ fn fate(survivors: usize) -> String {
     }
 }
 
-fn metrics() -> Vec<Metric> {
+/// Name of the figure of a look before the last.
+fn after(seconds: u64) -> String {
+    format!("after {seconds} s")
+}
+
+fn metrics(looks: &[u64]) -> Vec<Metric> {
     let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
     let live = Metric::new("live", "MiB", Direction::None, "live").digits(1);
-    vec![live, mib(HELD).primary(), mib("counted by the system above live")]
+    let earlier = looks[..looks.len() - 1].iter().map(|look| mib(&after(*look)));
+    let last = [mib(HELD).primary(), mib("counted by the system above live")];
+    [live].into_iter().chain(earlier).chain(last).collect()
 }
 
 /// An allocator, behind a variant of it that answers a question of its own.
@@ -155,18 +182,18 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// Returns what a sample held at the verdict, in MiB above what lives. The table of objects and the
-/// memory that the process had before are not the allocator's.
-fn held(timeline: &Timeline) -> Option<BTreeMap<String, f64>> {
+/// Returns what a sample held so many seconds after the last free, by `name`, in MiB above what
+/// lives. The table of objects and the memory that the process had before are not the allocator's.
+fn held(timeline: &Timeline, seconds: u64, name: &str) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;
     let [live, table] = numbers[..] else { return None };
     let before = timeline.at(base + BASE.as_secs_f64() * 1e3)?;
-    let after = timeline.at(idle + VERDICT_MS)?;
+    let after = timeline.at(idle + seconds as f64 * 1e3)?;
     let above = |bytes: i64| (bytes - (live + table) as i64) as f64 / MIB;
     let figures = [
         ("live", live as f64 / MIB),
-        (HELD, above(after.resident as i64 - before.resident as i64)),
+        (name, above(after.resident as i64 - before.resident as i64)),
         ("counted by the system above live", above(after.charged - before.charged)),
     ];
     Some(figures.map(|(name, figure)| (name.to_owned(), figure)).into())

@@ -33,8 +33,9 @@ pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), length) };
 }
 
-/// Waits until the parent closes the pipe.
+/// Waits until the parent closes the pipe, however long a sample may take otherwise.
 pub(crate) fn wait_for_the_end() {
+    nix::unistd::alarm::cancel();
     let mut byte = 0u8;
     // SAFETY: reads at most one byte into `byte`.
     while unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) } > 0 {}

@@ -53,6 +53,8 @@ pub(super) enum Reply {
     Exactly(Vec<u8>),
     /// A page with status 200 and this body.
     Page(Vec<u8>),
+    /// One whose body is this document of JSON, whatever the order of its names.
+    Document(Vec<u8>),
 }
 
 impl From<&str> for Reply {
@@ -75,6 +77,10 @@ impl Exchange {
                 Ok(found == *expected)
             }
             Reply::Page(expected) => Ok(page(from)? == *expected),
+            Reply::Document(expected) => {
+                let read = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text);
+                Ok(read(&page(from)?)? == read(expected)?)
+            }
         }
     }
 }

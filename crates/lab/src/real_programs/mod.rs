@@ -8,9 +8,11 @@
 //! traffic    requests to a store of keys and values, and what they must bring
 //! stores     that traffic in the protocols of redis and memcached
 //! pages      pages over HTTP
+//! documents  documents of JSON over HTTP
 //! ```
 
 mod clients;
+mod documents;
 mod generated;
 mod pages;
 mod ready;
@@ -18,6 +20,7 @@ mod stores;
 mod traffic;
 
 use clients::Protocol;
+use quarry_compare::allocators::peer_folders;
 use quarry_harness::launch::place_of;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -42,7 +45,11 @@ pub(crate) struct RealProgram {
     /// The work that it is made to do.
     pub(crate) what: String,
     /// Debian's package of it.
+    #[serde(default)]
     pub(crate) package: String,
+    /// The target of this repository's `make` that builds it, where it is in no package.
+    #[serde(default)]
+    target: String,
     executable: String,
     arguments: Vec<String>,
     #[serde(default)]
@@ -109,6 +116,7 @@ enum Server {
     Redis,
     Memcached,
     Pages,
+    Documents,
 }
 
 impl Server {
@@ -117,16 +125,22 @@ impl Server {
             Self::Redis => Box::new(stores::REDIS),
             Self::Memcached => Box::new(stores::MEMCACHED),
             Self::Pages => Box::new(pages::Pages),
+            Self::Documents => Box::new(documents::Documents),
         }
     }
 }
 
 impl RealProgram {
-    /// Returns its file, or says which package has it.
+    /// Returns its file, or says which package has it or what builds it.
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
-        let Self { name, package, .. } = self;
-        let advice = || format!("{name}: not installed; it is in Debian's package {package}");
-        place_of(&self.executable).ok_or_else(advice)
+        let Self { name, package, target, .. } = self;
+        if target.is_empty() {
+            let advice = || format!("{name}: not installed; it is in Debian's package {package}");
+            return place_of(&self.executable).ok_or_else(advice);
+        }
+        let mut built = peer_folders().into_iter().map(|folder| folder.join(&self.executable));
+        let advice = || format!("{name}: not built; `make {target}` builds it");
+        built.find(|file| file.is_file()).ok_or_else(advice)
     }
 
     /// The amount of work; what one is of is the program's matter.
@@ -144,7 +158,8 @@ mod tests {
         for (index, program) in ALL.iter().enumerate() {
             assert!(ALL[..index].iter().all(|other| other.name != program.name));
             assert!(program.quick < program.full, "{}", program.name);
-            assert!(!program.what.is_empty() && !program.package.is_empty());
+            assert!(!program.what.is_empty());
+            assert_ne!(program.package.is_empty(), program.target.is_empty(), "{}", program.name);
             assert!(program.files.values().all(|file| !file.text(8).is_empty()));
             assert!(program.stdin.as_ref().is_none_or(|name| program.files.contains_key(name)));
         }
@@ -159,7 +174,10 @@ mod tests {
         let expected = "nobody: not installed; it is in Debian's package nobody-server";
         assert_eq!(absent.place().unwrap_err(), expected);
         assert!(ALL.iter().all(|it| {
-            it.place().map_or_else(|advice| advice.contains(&it.package), |file| file.is_absolute())
+            it.place().map_or_else(
+                |advice| advice.contains(&it.package) && advice.contains(&it.target),
+                |file| file.is_absolute(),
+            )
         }));
     }
 }

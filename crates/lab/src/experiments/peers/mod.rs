@@ -255,7 +255,7 @@ impl Parts {
             Part::Burst => {
                 let mib = self.burst_mib;
                 let sample = IdleSample { survivors: 0, sizes: Sizes::Count, mib };
-                Ok(idle_return::take(contender, &sample)?)
+                Ok(idle_return::take(contender, &sample, idle_return::VERDICT)?)
             }
             Part::SmallProcess => {
                 let taken = start_up::small_process(&contender.allocator, STARTS)?;

@@ -1,0 +1,83 @@
+//! Documents of JSON over HTTP, in the protocol of `axum-json`.
+
+use super::clients::{Connection, Exchange, Protocol, Reply};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+/// One request in this many is a document of any form, which comes back as it was.
+const ONE_ECHO_IN: u32 = 4;
+/// Numbers of orders, of which the service keeps those that are alike by 50,000.
+const IDS: u64 = 200_000;
+const MOST_LINES: u64 = 30;
+
+/// The server's protocol.
+pub(super) struct Documents;
+
+impl Protocol for Documents {
+    fn connection(&self, number: usize) -> Connection {
+        let mut random = StdRng::seed_from_u64(number as u64);
+        Box::new(move || match random.random_range(0..ONE_ECHO_IN) {
+            0 => {
+                let any = order(&mut random);
+                exchange("echo", &any, &any)
+            }
+            _ => {
+                let order = order(&mut random);
+                exchange("orders", &order, &json!({ "id": order["id"], "cents": sum(&order) }))
+            }
+        })
+    }
+}
+
+fn exchange(path: &str, document: &Value, reply: &Value) -> Exchange {
+    let (body, reply) = (document.to_string(), reply.to_string());
+    let head = format!(
+        "POST /{path} HTTP/1.1\r\nHost: quarry\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    Exchange::new((head + &body).into_bytes(), Reply::Document(reply.into_bytes()))
+}
+
+fn order(random: &mut StdRng) -> Value {
+    let mut word = |stem: &str| format!("{stem}-{}", random.random_range(0..1_000_000));
+    let customer = word("customer");
+    let tags: Vec<String> = (0..5).map(|_| word("tag")).collect();
+    let lines: Vec<Value> = (0..random.random_range(1..MOST_LINES))
+        .map(|_| {
+            json!({
+                "article": format!("article-{}", random.random_range(0..1_000_000)),
+                "count": random.random_range(0..100u64),
+                "cents": random.random_range(0..100_000u64),
+            })
+        })
+        .collect();
+    json!({ "id": random.random_range(0..IDS), "customer": customer, "tags": tags, "lines": lines })
+}
+
+fn sum(order: &Value) -> u64 {
+    let number = |line: &Value, name: &str| line[name].as_u64().unwrap_or(0);
+    let lines = order["lines"].as_array().into_iter().flatten();
+    lines.map(|line| number(line, "count") * number(line, "cents")).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_an_order_is_that_of_its_lines() {
+        let order = json!({ "lines": [{ "count": 2, "cents": 30 }, { "count": 1, "cents": 5 }] });
+        assert_eq!(sum(&order), 65);
+    }
+
+    #[test]
+    fn requests_say_how_long_their_documents_are() {
+        let Exchange { request, reply } = exchange("echo", &json!([1]), &json!([1]));
+        let text = String::from_utf8(request).unwrap();
+        assert!(text.starts_with("POST /echo HTTP/1.1\r\n"), "{text}");
+        assert!(text.ends_with("Content-Length: 3\r\n\r\n[1]"), "{text}");
+        assert_eq!(reply, Reply::Document(b"[1]".to_vec()));
+    }
+}

@@ -1,0 +1,83 @@
+//! A service: orders as JSON over HTTP, on two threads.
+//!
+//! `POST /orders` reads an order as a struct, keeps it in place of an older one, and answers with
+//! its sum. `POST /echo` reads any document as a value, and answers with it.
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tokio::net::UnixListener;
+use tokio::runtime::Builder;
+
+/// Orders that are kept.
+const KEPT: u64 = 50_000;
+
+#[derive(Deserialize)]
+struct Order {
+    id: u64,
+    lines: Vec<Line>,
+    /// Kept as they are.
+    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
+    customer: String,
+    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
+    tags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
+    article: String,
+    count: u64,
+    cents: u64,
+}
+
+#[derive(Serialize)]
+struct Sum {
+    id: u64,
+    cents: u64,
+}
+
+type Orders = Arc<Mutex<HashMap<u64, Order>>>;
+
+async fn take(State(orders): State<Orders>, Json(order): Json<Order>) -> Json<Sum> {
+    let cents = order.lines.iter().map(|line| line.count * line.cents).sum();
+    let id = order.id;
+    let before = orders.lock().expect("nobody panics with it").insert(id % KEPT, order);
+    drop(before);
+    Json(Sum { id, cents })
+}
+
+async fn echo(Json(value): Json<Value>) -> Json<Value> {
+    Json(value)
+}
+
+/// Serves at a unix socket until the process ends.
+///
+/// # Errors
+/// If the socket cannot be made, or the runtime not be started.
+pub fn serve(socket: &Path) -> io::Result<()> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
+    runtime.block_on(async {
+        let service = Router::new()
+            .route("/orders", post(take))
+            .route("/echo", post(echo))
+            .with_state(Orders::default());
+        axum::serve(UnixListener::bind(socket)?, service).await
+    })
+}
+
+/// Serves at the socket that the first argument names.
+///
+/// # Errors
+/// As [`serve`], and where there is no argument.
+pub fn main() -> io::Result<()> {
+    let socket = std::env::args_os().nth(1);
+    let socket = socket.ok_or_else(|| io::Error::other("usage: axum-json SOCKET"))?;
+    serve(Path::new(&socket))
+}

@@ -1,0 +1,5 @@
+//! The service on the system's allocator: `axum-json SOCKET`.
+
+fn main() -> std::io::Result<()> {
+    rust_jobs::axum_json::main()
+}

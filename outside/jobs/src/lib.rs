@@ -1,0 +1,6 @@
+//! Jobs as Rust programs do them. Each is two binaries: one on the system's allocator, under which
+//! any library can be preloaded, and one whose global allocator is Quarry.
+
+pub mod axum_json;
+pub mod random;
+pub mod serde_batch;

@@ -1,0 +1,105 @@
+//! A batch job: documents of JSON are read as values and as structs, an index of words is built,
+//! and strings are sorted, on two threads.
+
+use crate::random::Random;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Documents of one batch.
+const DOCUMENTS: u64 = 5_000;
+/// Entries of the index, for each hundredth of the job.
+const ENTRIES: u64 = 300_000;
+/// Its keys, likewise.
+const KEYS: u64 = 60_000;
+/// Strings to be sorted, likewise.
+const STRINGS: u64 = 40_000;
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: u64,
+    customer: String,
+    tags: Vec<String>,
+    lines: Vec<Line>,
+    note: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    article: String,
+    count: u32,
+    price: f64,
+}
+
+fn order(random: &mut Random, id: u64) -> Order {
+    let word = |random: &mut Random, stem: &str| format!("{stem}-{}", random.below(100_000));
+    let lines = (0..1 + random.below(12)).map(|_| Line {
+        article: word(random, "article"),
+        count: random.below(100) as u32,
+        price: random.below(100_000) as f64 / 100.0,
+    });
+    let lines = lines.collect();
+    Order {
+        id,
+        customer: word(random, "customer"),
+        tags: (0..random.below(6)).map(|_| word(random, "tag")).collect(),
+        lines,
+        note: (random.below(3) == 0).then(|| "x".repeat(random.below(400) as usize)),
+    }
+}
+
+/// Reads a batch of documents as structs and as values. Returns a sum that depends on all of them.
+fn batch(number: u64) -> u64 {
+    let mut random = Random::new(number + 1);
+    let documents: Vec<String> = (0..DOCUMENTS)
+        .map(|id| serde_json::to_string(&order(&mut random, id)).expect("an order is JSON"))
+        .collect();
+    let orders: Vec<Order> = documents
+        .iter()
+        .map(|text| serde_json::from_str(text).expect("it was written from an order"))
+        .collect();
+    let values: Vec<Value> = documents
+        .iter()
+        .map(|text| serde_json::from_str(text).expect("it was written from an order"))
+        .collect();
+    let counts: u64 = orders.iter().flat_map(|it| &it.lines).map(|it| u64::from(it.count)).sum();
+    let tags: usize =
+        values.iter().filter_map(|it| it["tags"].as_array()).map(|tags| tags.len()).sum();
+    counts + tags as u64
+}
+
+/// Builds an index of numbers by words; returns a sum that depends on it.
+fn index(part: u64, hundredths: u64) -> u64 {
+    let mut random = Random::new(100 + part);
+    let mut index: HashMap<String, Vec<u64>> = HashMap::new();
+    for entry in 0..hundredths * ENTRIES / 2 {
+        let key = format!("word-{}-{part}", random.below(hundredths * KEYS / 2));
+        index.entry(key).or_default().push(entry);
+    }
+    index.values().map(|entries| entries.len() as u64 * entries[0] % 1009).sum()
+}
+
+/// Does the given part of the whole job, in hundredths, on two threads; prints its sums.
+pub fn run(hundredths: u64) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("two threads");
+    pool.install(|| {
+        let batches: u64 = (0..hundredths / 2).into_par_iter().map(batch).sum();
+        let words: u64 = (0..2u64).into_par_iter().map(|part| index(part, hundredths)).sum();
+        let mut strings: Vec<String> = (0..hundredths * STRINGS)
+            .into_par_iter()
+            .map(|at| format!("{:016x}", Random::new(at).below(u64::MAX)))
+            .collect();
+        strings.par_sort_unstable();
+        println!("batches {batches}, words {words}, first {}", strings[0]);
+    });
+}
+
+/// Does the part of the job that the first argument names, in hundredths, or all of it.
+pub fn main() {
+    let hundredths = std::env::args().nth(1).map_or(Ok(100), |text| text.parse());
+    match hundredths {
+        Ok(hundredths @ 1..=1000) => run(hundredths),
+        _ => eprintln!("usage: serde-batch [HUNDREDTHS], 1 to 1000; 100 is the whole job"),
+    }
+}
