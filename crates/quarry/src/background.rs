@@ -41,7 +41,7 @@ mod privileges;
 mod status;
 mod thread;
 
-pub(crate) use balancing::{balance_at_limit, is_balanced, wait_for_progress, want_now};
+pub(crate) use balancing::{BalanceWait, is_balanced, wait_for_progress, want_now};
 pub(crate) use thread::find_least_stack;
 
 use crate::instance::STACK;
@@ -201,7 +201,7 @@ fn step(delay_ms: i64) {
     let inline = &mut *inline;
     if balancing::is_due() {
         // Functions of the program never run here.
-        STACK.upkeep().reclaim_pages(1);
+        STACK.upkeep().reclaim_pages();
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;

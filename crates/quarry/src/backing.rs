@@ -171,7 +171,8 @@ impl fmt::Display for PageError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => out.write_str(
-                "no memory for a page: the limit is reached, and all cached pages are in use",
+                "no memory for a page: the limit is reached, and all cached pages are in use or \
+                 dirty",
             ),
             Self::Io(error) => write!(out, "the backing refused: {error}"),
             Self::OutOfRange { index, size } => {

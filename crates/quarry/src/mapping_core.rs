@@ -1,6 +1,7 @@
 //! What a mapping is whatever its backing: its pages by numbers, its errors, its read-ahead, and
 //! its place among those that write.
 
+use crate::background::BalanceWait;
 use crate::backing::PageError;
 use crate::instance::STACK;
 use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
@@ -13,7 +14,6 @@ use quarry_core::zone::GroupId;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Pages that a mapping makes dirty between two looks at how many there are
@@ -22,9 +22,6 @@ const DIRTIED_BETWEEN_LOOKS: u32 = 32;
 /// Dirty pages that a request for memory writes which has found none, and how often it does.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
-/// Direct reclaims of such a request, 200 us each at most: pages that were used once more than
-/// their fill take part in the second look only.
-const MOST_LOOKS: u32 = 8;
 /// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
@@ -181,9 +178,10 @@ impl MappingCore {
             Effort::Every => MOST_ROUNDS,
             Effort::Easy => 0,
         };
+        let mut wait = BalanceWait::new(self.page_bytes);
         loop {
             match self.raw.get_or_alloc(index, effort) {
-                Err(PageError::Full) if rounds > 0 && self.make_room() => rounds -= 1,
+                Err(PageError::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
                 done => {
                     background::balance_if_short();
                     return done;
@@ -192,23 +190,19 @@ impl MappingCore {
         }
     }
 
-    /// Looks at more pages than the request has, which has taken one bounded look; else writes some
-    /// dirty pages, the own ones first. Returns whether anything came of it.
+    /// Has the slots of all CPUs emptied, or writes some dirty pages, the own ones first, or waits
+    /// for the background. Returns whether anything came of it.
     #[cold]
-    fn make_room(&self) -> bool {
-        for _ in 0..MOST_LOOKS {
-            let near = STACK.pages().node_of(STACK.percpu().current());
-            if inside(|cache| cache.direct_reclaim(near)) > 0 {
-                return true;
-            }
-        }
+    fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.
-        if background::empty_slots_at_limit() || background::balance_at_limit(self.page_bytes) {
+        if background::empty_slots_at_limit() {
             return true;
         }
         // SAFETY: the writer is that of this mapping.
         let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
-        own > 0 || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0
+        own > 0
+            || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0
+            || wait.has_balanced()
     }
 
     /// Marks a page that the caller pins as newer than the backing.

@@ -3,6 +3,7 @@
 //! This module is for `libquarry.so`, which stands on the halves of each request, and may change
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
+use crate::background::BalanceWait;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::{
     background, checks, environment, fork, gate, limits, profile, record, statistics, variables,
@@ -331,8 +332,12 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         object = attempt();
     }
-    if object.is_none() && background::balance_at_limit(size) {
+    let mut wait = BalanceWait::new(size);
+    while object.is_none() && wait.has_balanced() {
         object = attempt();
+    }
+    if object.is_none() {
+        STACK.upkeep().note_refusal(size.div_ceil(FRAME_BYTES));
     }
     object
 }

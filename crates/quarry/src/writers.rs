@@ -203,7 +203,7 @@ pub(crate) fn set_ratios(background: u32, hard: u32) {
 }
 
 /// The number of dirty pages of 4 KiB. O(slots).
-fn dirty() -> usize {
+pub(crate) fn dirty() -> usize {
     let cache = if is_ready() { STACK.used_page_cache() } else { None };
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }

@@ -220,14 +220,23 @@ impl<H: Host> PageCacheRef<'_, H> {
                 }
                 Err(InsertError::Nodes(count)) => {
                     drop::<LockedMapping<'_>>(locked);
-                    while !preload.fill(count) {
-                        if !core::mem::take(&mut may_reclaim) || !self.host.make_room(1) {
-                            return Err(Full);
-                        }
+                    if !self.fill_preload(&mut preload, count, &mut may_reclaim) {
+                        return Err(Full);
                     }
                 }
             }
         }
+    }
+
+    /// Takes nodes for an index; may reclaim once for them, without any lock.
+    pub(super) fn fill_preload(
+        self,
+        preload: &mut Preload<'_, H>,
+        count: usize,
+        may_reclaim: &mut bool,
+    ) -> bool {
+        preload.fill(count)
+            || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
     }
 
     /// Puts a page that has come into an index on its list, and counts it.
@@ -310,13 +319,14 @@ impl<H: Host> PageCacheRef<'_, H> {
         order: Order,
         effort: Effort,
     ) -> Result<PageNo, Full> {
-        let frames = order.frames();
-        match self.try_alloc_page(mapping, order) {
-            None if effort == Effort::Every && self.host.make_room(frames) => {
-                self.try_alloc_page(mapping, order).ok_or(Full)
-            }
-            page => page.ok_or(Full),
+        let mut page = self.try_alloc_page(mapping, order);
+        if page.is_none() && effort == Effort::Every {
+            self.host.make_room(order.frames(), &mut || {
+                page = self.try_alloc_page(mapping, order);
+                page.is_some()
+            });
         }
+        page.ok_or(Full)
     }
 
     fn try_alloc_page(self, mapping: &Mapping, order: Order) -> Option<PageNo> {

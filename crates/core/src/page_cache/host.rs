@@ -29,9 +29,10 @@ pub trait Host: NodeHost {
     /// All were allocated from this cache, differ, and nobody uses them any more.
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
 
-    /// Makes room for `frames` frames, because a request found none. Returns whether another
-    /// attempt is worth its time. No lock of the page cache is held.
-    fn make_room(&self, frames: u32) -> bool;
+    /// Makes room for `frames` frames, or for an index node where they are 0, because a request
+    /// found none, and attempts it again while what was freed is its own. Returns whether it was
+    /// served. No lock of the page cache is held.
+    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 
 /// Where the nodes of indexes come from, and who walks them.

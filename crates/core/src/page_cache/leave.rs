@@ -106,10 +106,8 @@ impl<H: Host> PageCacheRef<'_, H> {
                 Err(None) => return Err(RekeyError::Busy),
                 Err(Some(count)) => {
                     drop(locked);
-                    while !preload.fill(count) {
-                        if !core::mem::take(&mut may_reclaim) || !self.host.make_room(1) {
-                            return Err(RekeyError::Full);
-                        }
+                    if !self.fill_preload(&mut preload, count, &mut may_reclaim) {
+                        return Err(RekeyError::Full);
                     }
                 }
             }

@@ -133,4 +133,6 @@ pub struct Scanned {
     pub freed: u64,
     /// Pages that stay because they are dirty: writeback would make them free.
     pub dirty: u64,
+    /// Pages that stay because another task has their mapping locked at the moment.
+    pub busy: u64,
 }

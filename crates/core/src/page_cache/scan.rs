@@ -109,34 +109,36 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         done
     }
 
-    /// A reclaim for a request that has found nothing: at most 32 pages and 200 us over all nodes,
-    /// or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; those next to `near` first;
-    /// clean pages only, and no lock of a mapping is waited for. The caller sees to it that no task
-    /// is in two of them. Returns the pages freed.
-    pub fn direct_reclaim(self, near: NodeId) -> u64 {
+    /// A reclaim for a request that has found nothing: at most `most` pages and 200 us over all
+    /// nodes, or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; those next to `near`
+    /// first; clean pages only, and no lock of a mapping is waited for. The caller sees to it that
+    /// no task is in two of them.
+    pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
             // No clock that could be read without the kernel.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
-        let mut freed = 0;
+        let mut all = Scanned::default();
         for node in self.host.pages().zones().fallback_order(near) {
             let Sizes { active, inactive } = self.tables.lru.sizes(node);
             let request = ScanRequest {
                 who: ScanFor::Direct,
-                most: ScanRequest::DIRECT_MOST - freed as usize,
+                most: most - all.freed as usize,
                 // Everything twice: what is used is activated the first time.
                 most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
             };
-            freed += self.reclaim(node, &request).freed;
+            let done = self.reclaim(node, &request);
+            all.scanned += done.scanned;
+            all.freed += done.freed;
+            all.busy += done.busy;
             self.take_shadow_nodes(node, CLUSTER);
-            if freed as usize >= ScanRequest::DIRECT_MOST || freed > 0 && monotonic_ns() >= until_ns
-            {
+            if all.freed as usize >= most || all.freed > 0 && monotonic_ns() >= until_ns {
                 break;
             }
         }
-        freed
+        all
     }
 
     fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
@@ -257,7 +259,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             so_far.spare_wanted -= 1;
             return Fate::Inactive;
         }
-        match self.evict(node, page, locked) {
+        match self.evict(node, page, locked, &mut so_far.done) {
             true => Fate::Evicted,
             false => Fate::Inactive,
         }
@@ -277,6 +279,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         node: NodeId,
         page: PageNo,
         locked: &mut Option<(u32, LockedMapping<'a>)>,
+        done: &mut Scanned,
     ) -> bool {
         let tables = self.tables;
         let descriptor = tables.pages.at(page);
@@ -287,6 +290,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let Some(mapping) = tables.mappings.numbered(number) else { return false };
             let Some(tree) = mapping.index.try_lock(&tables.nodes) else {
                 tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+                done.busy += 1;
                 return false;
             };
             *locked = Some((number, LockedMapping { mapping, tree }));

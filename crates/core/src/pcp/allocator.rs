@@ -1,7 +1,7 @@
 //! The page allocator: zones and the per-CPU lists in front of them.
 //!
 //! Invariants, while no thread is at work:
-//! * `budget.used = sum over zones of (managed - free) + mapped`
+//! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
 //! * frames that are `in_pcp` by their state = pages on the lists of all slots, but for extents
 
 use super::config::{FreeListPolicy, PageConfig};
@@ -331,6 +331,7 @@ impl PageAllocator {
             outside += zone.managed() - zone.free();
         }
         let (budget, check) = (self.zones.budget(), Check::of("budget"));
-        check.equal(budget.used(), outside + budget.mapped(), "used = outside the zones + mapped")
+        let sum = outside + budget.mapped() + budget.claimed();
+        check.equal(budget.used(), sum, "used = outside the zones + mapped + claimed")
     }
 }

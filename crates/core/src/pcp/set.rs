@@ -240,16 +240,20 @@ impl PcpSet {
     }
 
     /// Frees blocks of one node that were checked, in one hold of the lists, and in one critical
-    /// section of the zone for those that have no list. Where the lists are in other hands, all of
-    /// them go to the zone in one critical section.
+    /// section of the zone for those that have no list. Where the lists are in other hands, or the
+    /// running task reclaims and wants the blocks to count as free, all of them go to the zone in
+    /// one critical section.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
-        blocks: impl Iterator<Item = Block> + Clone,
+        mut blocks: impl Iterator<Item = Block> + Clone,
         end: End,
     ) {
+        if zones.budget().reclaimers().is_in() {
+            return self.free_at_zone(zones, slot, node, &mut blocks);
+        }
         match self.is_short {
             true => self.section_under(&V6_18, zones, (slot, node), blocks, end),
             false => self.section_under(&self.policy, zones, (slot, node), blocks, end),

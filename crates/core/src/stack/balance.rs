@@ -6,7 +6,7 @@
 //!
 //! 1. takes back what Quarry itself holds: cached mappings, barns, and from priority 9 on, or where
 //!    objects have been freed, everything that is parked;
-//! 2. scans cached pages: `pages >> priority`;
+//! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`;
 //!
 //! where 2 and 3 share the work by what it costs to have things again (see `cost`). So pages and
@@ -247,7 +247,11 @@ impl<C: StackConfig> Stack<C> {
             let sizes = cache.list_sizes(zone.node());
             let listed = sizes.active + sizes.inactive;
             let most_scanned = run.shares.0.of(listed >> run.priority);
-            let missing = self.missing(run.goal) as usize;
+            let missing = u64::from(self.missing(run.goal));
+            let missing = match run.caller {
+                ReclaimCaller::Background => missing.min(self.spare_frames(cache)),
+                ReclaimCaller::Explicit => missing,
+            } as usize;
             if most_scanned == 0 || missing == 0 {
                 continue;
             }

@@ -81,6 +81,10 @@ counts! {
     objects_freed,
     /// Frames that had left the budget when balances ended.
     frames_freed,
+    /// Requests of the heap that were refused, in a program with a page cache.
+    refused,
+    /// Of these, those that dirty pages would have covered: they were not written in time.
+    refused_dirty,
 }
 
 /// Adds to a counter.

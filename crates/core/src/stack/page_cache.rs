@@ -1,6 +1,7 @@
 //! The page cache of a stack: what it stands on.
 
 use super::config::StackConfig;
+use super::direct_reclaim::Claimant;
 use super::instance::Stack;
 use crate::frame::{Metadata, NodeId};
 use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
@@ -90,7 +91,11 @@ impl<C: StackConfig> Host for Stack<C> {
         unsafe { self.cache(cache).free_bulk(objects) };
     }
 
-    fn make_room(&self, frames: u32) -> bool {
-        self.after_reclaim(frames, || Some(())).is_some()
+    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
+        let frames = match (frames, self.page_cache.nodes()) {
+            (0, Some(nodes)) => self.cache(nodes).order().frames(),
+            _ => frames,
+        };
+        self.reclaim_for(Claimant::Cache, frames, attempt)
     }
 }

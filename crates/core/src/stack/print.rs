@@ -171,6 +171,8 @@ impl<C: StackConfig> Report<'_, C> {
             ("direct p99.9, ns", most),
             ("direct max, ns", all),
             ("group refusals", figures.group_refusals),
+            ("refused", balances.refused),
+            ("refused, dirty", balances.refused_dirty),
         ];
         table(out, "reclaim", lines)
     }

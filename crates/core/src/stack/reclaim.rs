@@ -228,12 +228,13 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     pub(super) fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
-        let before = pages.zones().budget().used();
+        // What the running task has a claim to has been freed as well.
+        let before = self.used_beside_claims();
         self.inner().mappings.release_cached(pages);
         self.shrink_all();
         // A free pageblock of one node may be all that another node lacks.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
-        given_back || pages.zones().budget().used() < before
+        given_back || self.used_beside_claims() < before
     }
 
     /// Looks at everything, and gives back all that it finds due. Takes each lock for short moments

@@ -4,6 +4,7 @@
 //! [`Stack::trim`] and [`Stack::reclaim`].
 
 use super::balance::{Balanced, Goal};
+use super::balancing::add;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::pressure::PressureEvents;
@@ -108,15 +109,23 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.missing(goal)
     }
 
-    /// Evicts up to 32 pages of the cache for each 32 of `frames`, clean ones only, as long as
-    /// there is no room for them; returns whether anything was freed.
-    pub fn reclaim_pages(self, frames: u32) -> bool {
-        self.0.reclaim_pages(frames)
+    /// Evicts up to 32 clean pages of the cache, if the heap may have them; returns whether it did.
+    /// Does nothing inside of another reclaim of the same task.
+    pub fn reclaim_pages(self) -> bool {
+        self.0.reclaim_pages()
+    }
+
+    /// Counts a request of `frames` frames that was refused. O(slots).
+    pub fn note_refusal(self, frames: usize) {
+        let Some(cache) = self.0.used_page_cache() else { return };
+        let (counts, dirty) = (&self.0.balancing.counts, cache.events().dirty());
+        add(&counts.refused, 1);
+        add(&counts.refused_dirty, u64::from(dirty >= frames as u64));
     }
 
     /// In the child of a fork: what other threads were about to do with callbacks ends.
     pub fn adopt_in_child(self) {
-        self.0.pages().zones().budget().reclaimers().keep_only_current();
+        self.0.pages().zones().budget().adopt_in_child();
         self.0.balancing.shrinkers.adopt_in_child();
         self.0.balancing.pressure.adopt_in_child();
     }

@@ -14,11 +14,11 @@
 //!   uses `malloc` only has all of its limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
-//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped`; `min <=
-//! low <= high <= limit`, all 0 where there is no limit; `ceiling = limit - min` where there is a
-//! reserve, or `limit`.
+//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + what
+//! claims hold (see `reclaimers`); `min <= low <= high <= limit`, all 0 where there is no limit;
+//! `ceiling = limit - min` where there is a reserve, or `limit`.
 
-use super::reclaimers::Reclaimers;
+use super::reclaimers::{Entry, InReclaim, Reclaimers};
 use super::watermark::{Mark, Marks, SCALE_FACTOR};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::primitive::{
@@ -126,20 +126,52 @@ impl Budget {
         }
     }
 
-    /// The reserve is for tasks that reclaim.
+    /// The reserve is for tasks that reclaim; one with a claim has what that holds.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
-        if !self.reclaimers.is_in() {
-            return 0;
+        match self.reclaimers.take(frames) {
+            Some(0) => 0,
+            Some(held) if held == frames => 1,
+            Some(held) => {
+                let is_charged = self.charge_below(&self.ceiling, 1, frames - held);
+                if is_charged == 0 {
+                    self.reclaimers.keep(held);
+                }
+                is_charged
+            }
+            None => self.charge_below(&self.limit, 1, frames),
         }
-        self.charge_below(&self.limit, 1, frames)
     }
 
-    /// Takes frames out of the budget.
+    /// Takes frames out of the budget, but for those that the running task has a claim to.
     #[inline]
     pub(super) fn uncharge(&self, frames: u32) {
+        self.release(frames - self.reclaimers.keep(frames));
+    }
+
+    #[inline]
+    fn release(&self, frames: u32) {
         let before = self.used.fetch_sub(frames, Relaxed);
         debug_assert!(before >= frames, "more frames uncharged than were charged");
+    }
+
+    /// Lets the running task reclaim for a request of `frames` frames.
+    pub(crate) fn claim(&self, frames: u32) -> Entry<Claim<'_>> {
+        match self.reclaimers.enter_for(frames.max(1)) {
+            Entry::Entered(inside) => Entry::Entered(Claim { budget: self, inside }),
+            Entry::Already => Entry::Already,
+            Entry::Crowded => Entry::Crowded,
+        }
+    }
+
+    /// Frames that claims hold.
+    pub(crate) fn claimed(&self) -> u32 {
+        self.reclaimers.held()
+    }
+
+    /// In the child of a fork: nobody else reclaims.
+    pub(crate) fn adopt_in_child(&self) {
+        self.release(self.reclaimers.keep_only_current());
     }
 
     /// Charges a mapping; `false` where it does not fit, and then nothing is charged.
@@ -293,6 +325,32 @@ impl Budget {
         check.that(ordered, "min <= low <= high <= limit")?;
         let reserve = if self.has_reserve() { marks.min } else { 0 };
         check.equal(self.ceiling.load(Relaxed), limit - reserve, "ceiling = limit - reserve")
+    }
+}
+
+/// The frames that a request has found so far, which nobody else can take: see `reclaimers`. What
+/// it holds is released when this is dropped.
+pub(crate) struct Claim<'a> {
+    budget: &'a Budget,
+    inside: InReclaim<'a>,
+}
+
+impl Claim<'_> {
+    /// Frames that it lacks.
+    pub(crate) fn missing(&self) -> u32 {
+        self.inside.missing()
+    }
+
+    /// Takes what there is room for; returns whether that is all.
+    pub(crate) fn collect(&self) -> bool {
+        self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
+        self.missing() == 0
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.budget.release(self.inside.take_all());
     }
 }
 

@@ -48,6 +48,7 @@ mod zones;
 
 pub use ask::{AllocFlags, Ask, Destination};
 pub use block::{Block, ORDERS, largest_blocks};
+pub(crate) use budget::Claim;
 pub use budget::{Budget, MarkOptions};
 pub use counts::{FallbackCounts, Traffic};
 pub use extents::{EXTENT_FRAMES, Extent};

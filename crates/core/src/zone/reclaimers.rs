@@ -4,7 +4,13 @@
 //! node. It gets the reserve below the min mark of the budget, and never reclaims inside of its own
 //! reclaim.
 //!
-//! Invariant: a task has one place at most; `inside` = places that are taken.
+//! A request that has found nothing reclaims for itself, with a *claim*: the frames that it asks
+//! for. What it frees meanwhile stays charged and is its own until it is served, so that no other
+//! request takes it first (`capture_control`, Linux 5.1, does so for compaction). It has no right
+//! to the reserve.
+//!
+//! Invariants: a task has one place at most; `inside` = places that are taken; of a claim `held <=
+//! wanted`, and only its task changes it.
 
 use quarry_sys::primitive::{
     AtomicU32, AtomicUsize,
@@ -12,19 +18,28 @@ use quarry_sys::primitive::{
     task,
 };
 
-/// Tasks that can reclaim at once: the background thread, and programs that ask for it.
-const PLACES: usize = 16;
+/// Tasks that can reclaim at once: the background thread, programs that ask for it, and requests
+/// that have found nothing.
+const PLACES: usize = 64;
 
 /// See the module.
 pub struct Reclaimers {
     inside: AtomicU32,
     tasks: [AtomicUsize; PLACES],
+    claims: [Frames; PLACES],
+}
+
+/// The claim of one place: frames.
+struct Frames {
+    /// 0 for a task that has the reserve.
+    wanted: AtomicU32,
+    held: AtomicU32,
 }
 
 /// The answer to a task that is about to reclaim.
-pub enum Entry<'a> {
+pub enum Entry<T> {
     /// The task reclaims until the guard is dropped.
-    Entered(InReclaim<'a>),
+    Entered(T),
     /// The task reclaims already.
     Already,
     /// Too many tasks reclaim at the moment.
@@ -34,33 +49,60 @@ pub enum Entry<'a> {
 /// Marks the task as one that reclaims, until this is dropped.
 pub struct InReclaim<'a> {
     reclaimers: &'a Reclaimers,
-    place: &'a AtomicUsize,
+    place: usize,
+}
+
+impl Frames {
+    fn missing(&self) -> u32 {
+        self.wanted.load(Relaxed).saturating_sub(self.held.load(Relaxed))
+    }
 }
 
 impl Reclaimers {
     /// Nobody reclaims. All zero bytes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { inside: AtomicU32::new(0), tasks: [const { AtomicUsize::new(0) }; PLACES] }
-    }
-
-    /// Returns whether the running task reclaims. O(1); one load where nobody does.
-    #[must_use]
-    pub fn is_in(&self) -> bool {
-        self.inside.load(Relaxed) != 0 && {
-            let me = task::current();
-            self.tasks.iter().any(|place| place.load(Relaxed) == me)
+        Self {
+            inside: AtomicU32::new(0),
+            tasks: [const { AtomicUsize::new(0) }; PLACES],
+            claims: [const { Frames { wanted: AtomicU32::new(0), held: AtomicU32::new(0) } };
+                PLACES],
         }
     }
 
+    /// Returns whether the running task reclaims. O(1); one load where nobody does.
+    #[inline]
+    #[must_use]
+    pub fn is_in(&self) -> bool {
+        self.claim().is_some()
+    }
+
+    /// The claim of the running task, if it reclaims.
+    #[inline]
+    fn claim(&self) -> Option<&Frames> {
+        if self.inside.load(Relaxed) == 0 { None } else { self.claim_of(task::current()) }
+    }
+
+    #[cold]
+    fn claim_of(&self, task: usize) -> Option<&Frames> {
+        let place = self.tasks.iter().position(|place| place.load(Relaxed) == task)?;
+        Some(&self.claims[place])
+    }
+
     /// Marks the running task as one that reclaims.
-    pub fn enter(&self) -> Entry<'_> {
+    pub fn enter(&self) -> Entry<InReclaim<'_>> {
+        self.enter_for(0)
+    }
+
+    /// The same for a claim of so many frames, or with the right to the reserve where that is 0.
+    pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;
         }
         let me = task::current();
-        for place in &self.tasks {
-            if place.load(Relaxed) == 0 && place.compare_exchange(0, me, AcqRel, Relaxed).is_ok() {
+        for (place, task) in self.tasks.iter().enumerate() {
+            if task.load(Relaxed) == 0 && task.compare_exchange(0, me, AcqRel, Relaxed).is_ok() {
+                self.claims[place].wanted.store(wanted, Relaxed);
                 self.inside.fetch_add(1, AcqRel);
                 return Entry::Entered(InReclaim { reclaimers: self, place });
             }
@@ -68,18 +110,70 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// In the child of a fork: the other tasks are the parent's.
-    pub fn keep_only_current(&self) {
+    /// Keeps what the running task gives back of `frames` frames for its claim; returns how many.
+    #[inline]
+    pub(super) fn keep(&self, frames: u32) -> u32 {
+        self.claim().map_or(0, |claim| {
+            let kept = frames.min(claim.missing());
+            claim.held.fetch_add(kept, Relaxed);
+            kept
+        })
+    }
+
+    /// Takes up to `frames` frames out of the claim of the running task; returns how many. `None`
+    /// where it has the right to the reserve instead.
+    pub(super) fn take(&self, frames: u32) -> Option<u32> {
+        let Some(claim) = self.claim() else { return Some(0) };
+        if claim.wanted.load(Relaxed) == 0 {
+            return None;
+        }
+        let held = claim.held.load(Relaxed).min(frames);
+        claim.held.fetch_sub(held, Relaxed);
+        Some(held)
+    }
+
+    /// Frames that claims hold.
+    pub(super) fn held(&self) -> u32 {
+        self.claims.iter().map(|claim| claim.held.load(Relaxed)).sum()
+    }
+
+    /// In the child of a fork: the other tasks are the parent's. Returns the frames that they held.
+    pub(super) fn keep_only_current(&self) -> u32 {
         let me = task::current();
-        let mut kept = 0;
-        for place in &self.tasks {
+        let (mut kept, mut held) = (0, 0);
+        for (place, claim) in self.tasks.iter().zip(&self.claims) {
             match place.load(Relaxed) {
                 0 => {}
                 task if task == me => kept += 1,
-                _ => place.store(0, Relaxed),
+                _ => {
+                    held += claim.held.swap(0, Relaxed);
+                    place.store(0, Relaxed);
+                }
             }
         }
         self.inside.store(kept, Relaxed);
+        held
+    }
+}
+
+impl InReclaim<'_> {
+    fn claim(&self) -> &Frames {
+        &self.reclaimers.claims[self.place]
+    }
+
+    /// Frames that its claim lacks.
+    pub(super) fn missing(&self) -> u32 {
+        self.claim().missing()
+    }
+
+    /// Gives its claim frames, no more than it lacks.
+    pub(super) fn give(&self, frames: u32) {
+        self.claim().held.fetch_add(frames, Relaxed);
+    }
+
+    /// Takes what its claim holds.
+    pub(super) fn take_all(&self) -> u32 {
+        self.claim().held.swap(0, Relaxed)
     }
 }
 
@@ -92,7 +186,7 @@ impl Default for Reclaimers {
 impl Drop for InReclaim<'_> {
     fn drop(&mut self) {
         self.reclaimers.inside.fetch_sub(1, AcqRel);
-        self.place.store(0, Release);
+        self.reclaimers.tasks[self.place].store(0, Release);
     }
 }
 
@@ -125,7 +219,8 @@ mod tests {
         }
         reclaimers.inside.store(PLACES as u32, Relaxed);
         assert!(matches!(reclaimers.enter(), Entry::Crowded));
-        reclaimers.keep_only_current();
+        reclaimers.claims[3].held.store(5, Relaxed);
+        assert_eq!(reclaimers.keep_only_current(), 5);
         assert_eq!(reclaimers.inside.load(Relaxed), 0);
         assert!(matches!(reclaimers.enter(), Entry::Entered(_)));
     }

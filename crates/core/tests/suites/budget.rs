@@ -256,7 +256,7 @@ impl Shrinker for Hungry<'_> {
         assert!(stack.pages().zones().budget().reclaimers().is_in());
         let inner = balance(stack, Goal::Used(0));
         assert_eq!(inner.passes, 0, "a reclaim inside of a reclaim: {inner:?}");
-        assert!(!stack.upkeep().reclaim_pages(1));
+        assert!(!stack.upkeep().reclaim_pages());
         let mut held = Vec::new();
         // Without a bound: all of the reserve.
         while let Some(object) = stack.alloc(20_000) {

@@ -126,8 +126,8 @@ impl Host for Interrupted<'_> {
         unsafe { self.stack.free_private(cache, objects) };
     }
 
-    fn make_room(&self, frames: u32) -> bool {
-        self.stack.make_room(frames)
+    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
+        self.stack.make_room(frames, attempt)
     }
 }
 
@@ -201,7 +201,7 @@ fn a_scan_finds_idle_pages_behind_truncated_ones() {
     assert_eq!(cache.truncate(gone, 0), 300);
     (0..100).for_each(|index| touch(cache, id, index).expect("there is memory"));
     cache.trim();
-    assert!(cache.direct_reclaim(NodeId(0)) > 0, "there are 100 idle pages");
+    assert!(cache.direct_reclaim(NodeId(0), 32).freed > 0, "there are 100 idle pages");
     pinned.into_iter().for_each(|page| cache.unpin(page));
     assert_eq!(cache.validate(), Ok(()));
 }

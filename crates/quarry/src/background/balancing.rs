@@ -5,12 +5,12 @@
 //! changes: nothing spins where all memory is in use (kswapd sleeps after 16 failures, Linux 6.x).
 
 use super::bell::{has_thread, ring};
-use crate::gate;
 use crate::instance::{STACK, is_ready};
+use crate::{gate, writers};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{Goal, ReclaimCaller};
 use quarry_core::zone::Mark;
-use quarry_sys::clock::coarse_ns;
+use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -19,8 +19,11 @@ use quarry_sys::primitive::{
 
 /// From a balance that has failed to the next: 100 ms.
 const RETRY_NS: u64 = 100_000_000;
-/// How long a request waits for a balance, and how long the next ones do not.
+/// How long a request waits for balances,
 const REQUEST_WAIT_NS: u64 = 20_000_000;
+/// and where it could have what dirty pages hold once they are written,
+const DIRTY_WAIT_NS: u64 = 200_000_000;
+/// and how long the next ones do not where that was in vain.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is wanted, and has not begun.
@@ -31,6 +34,8 @@ static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// When a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
+/// Frames that a request waits for, 0 for none: the largest, or the latest.
+static AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// In the child of a fork: what the parent's thread was to do is nobody's work.
 pub(super) fn forget() {
@@ -38,14 +43,27 @@ pub(super) fn forget() {
     if WANTED.load(Relaxed) {
         WANTED.store(false, Relaxed);
     }
+    if AWAITED.load(Relaxed) != 0 {
+        AWAITED.store(0, Relaxed);
+    }
 }
 
-/// Returns whether the budget is below its low mark, and something is there to reclaim from. O(1);
-/// one load in a program that has neither a page cache nor a shrinker.
+/// Returns whether the budget is below its low mark, or has no room for what a request waits for,
+/// and something is there to reclaim from. O(1); one load in a program that has neither a page
+/// cache nor a shrinker.
 #[inline]
 pub(super) fn is_due() -> bool {
     let budget = STACK.pages().zones().budget();
-    budget.has_reserve() && budget.is_below(Mark::Low)
+    budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
+}
+
+/// The high mark, and as much more as a request waits for.
+fn goal() -> Goal {
+    let budget = STACK.pages().zones().budget();
+    match AWAITED.load(Relaxed) {
+        0 => Goal::HighMark,
+        awaited => Goal::Used((budget.limit() - budget.marks().high).saturating_sub(awaited)),
+    }
 }
 
 /// Returns whether the running task is in a reclaim.
@@ -82,7 +100,7 @@ pub(super) fn balance_if_due() {
         return;
     }
     WANTED.store(false, Relaxed);
-    let done = STACK.upkeep().balance(ReclaimCaller::Background, Goal::HighMark, gate::enter);
+    let done = STACK.upkeep().balance(ReclaimCaller::Background, goal(), gate::enter);
     if done.missing > 0 {
         RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
     }
@@ -97,23 +115,52 @@ pub(crate) fn wait_for_progress(ns: u64) {
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// For a request of `size` bytes that has found no memory: waits for a moment, where the thread may
-/// free what the request may not. Returns whether the request is worth another try. Not for each of
-/// many that fail in a row.
-#[cold]
-pub(crate) fn balance_at_limit(size: usize) -> bool {
-    let budget = STACK.pages().zones().budget();
-    if !budget.has_reserve() || !has_thread() || is_in_reclaim() {
-        return false;
+/// A request that has found no memory, and waits where the thread may free what the request may
+/// not: by functions of the program, and by writing dirty pages.
+pub(crate) struct BalanceWait {
+    frames: usize,
+    waited_ns: u64,
+}
+
+impl BalanceWait {
+    /// For a request of `size` bytes, which has not waited yet.
+    pub(crate) fn new(size: usize) -> Self {
+        Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
-    let frames = size.div_ceil(FRAME_BYTES);
-    let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Relaxed));
-    let is_mine = frames < budget.limit() as usize
-        && now >= next
-        && NEXT_WAIT_NS.compare_exchange(next, now + REQUEST_INTERVAL_NS, Relaxed, Relaxed).is_ok();
-    if is_mine {
+
+    /// Waits until another balance has ended; returns whether the request is worth another try. Not
+    /// for each of many that fail in a row.
+    #[cold]
+    pub(crate) fn has_balanced(&mut self) -> bool {
+        let budget = STACK.pages().zones().budget();
+        if !budget.has_reserve() || !has_thread() || is_in_reclaim() {
+            return false;
+        }
+        let start = monotonic_ns();
+        let most = if writers::dirty() >= self.frames { DIRTY_WAIT_NS } else { REQUEST_WAIT_NS };
+        if self.frames >= budget.limit() as usize
+            || self.waited_ns == 0 && coarse_ns() < NEXT_WAIT_NS.load(Relaxed)
+        {
+            return false;
+        }
+        if self.waited_ns >= most {
+            NEXT_WAIT_NS.store(coarse_ns() + REQUEST_INTERVAL_NS, Relaxed);
+            return false;
+        }
         RETRY_AT_NS.store(0, Relaxed);
-        wait_for_progress(REQUEST_WAIT_NS);
+        AWAITED.fetch_max(self.frames as u32, Relaxed);
+        wait_for_progress(most - self.waited_ns);
+        // Without a clock it waits once.
+        let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
+        self.waited_ns += waited.max(1);
+        true
     }
-    is_mine && budget.room() as usize >= frames
+}
+
+impl Drop for BalanceWait {
+    fn drop(&mut self) {
+        if self.waited_ns > 0 {
+            AWAITED.store(0, Relaxed);
+        }
+    }
 }

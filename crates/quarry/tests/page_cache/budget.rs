@@ -61,7 +61,8 @@ fn all_pinned() {
     };
     assert_eq!(refused, PageError::Full);
     assert!(pinned.len() > 14 << 20 >> 12, "{} pages of 16 MiB", pinned.len());
-    let text = "no memory for a page: the limit is reached, and all cached pages are in use";
+    let text =
+        "no memory for a page: the limit is reached, and all cached pages are in use or dirty";
     assert_eq!(refused.to_string(), text);
     assert!(mapping.get(3).is_some(), "what is there is found");
     let figures = Budget::get().unwrap().stats();

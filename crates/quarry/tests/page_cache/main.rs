@@ -2,6 +2,8 @@
 //! middle, stall and panic.
 
 mod alone;
+mod at_limit;
+
 mod budget;
 mod example;
 mod files;
