@@ -471,7 +471,8 @@ void quarry_page_unpin(quarry_page *page);
 int quarry_page_lock(quarry_page *page, unsigned int flags);
 
 /*
- Unlocks a page, with the flags that it was locked with.
+ Unlocks a page, with the flags that it was locked with. Prints a line and aborts where nobody
+ has locked it so, or another thread has for writing.
 
  The caller has locked it so.
  */
@@ -594,7 +595,8 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
 
 /*
  Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
- caller holds nothing that the call needs, and is not in it.
+ caller holds nothing that the call needs, and is not in it. Prints a line and aborts where
+ nothing is registered.
 
  It was registered, and nobody uses the registration any more.
  */

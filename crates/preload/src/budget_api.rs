@@ -10,6 +10,7 @@ use quarry::{
     ShrinkControl, Shrinker, ShrinkerOptions,
 };
 use quarry_sys::errno::{self, KeepErrno};
+use quarry_sys::report::fatal;
 
 /// QUARRY_SHRINK_STOP of `quarry.h`, which is no number that every C compiler knows.
 const SHRINK_STOP: usize = usize::MAX;
@@ -302,13 +303,17 @@ pub unsafe extern "C" fn quarry_pressure_register(
 }
 
 /// Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
-/// caller holds nothing that the call needs, and is not in it.
+/// caller holds nothing that the call needs, and is not in it. Prints a line and aborts where
+/// nothing is registered.
 ///
 /// # Safety
 /// It was registered, and nobody uses the registration any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration) {
     if let Some(address) = NonNull::new(registration.cast::<u8>()) {
+        if !Registration::is_at(address) {
+            fatal(format_args!("quarry_unregister({registration:p}): nothing is registered there"));
+        }
         // SAFETY: the caller's promise is passed on.
         drop(unsafe { Registration::from_raw(address) });
     }

@@ -422,7 +422,8 @@ pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) 
     -1
 }
 
-/// Unlocks a page, with the flags that it was locked with.
+/// Unlocks a page, with the flags that it was locked with. Prints a line and aborts where nobody
+/// has locked it so, or another thread has for writing.
 ///
 /// # Safety
 /// The caller has locked it so.
@@ -432,6 +433,9 @@ pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint
     let locked = raw("quarry_page_unlock", page);
     if !locked.is_latched(is_exclusive) {
         fatal(format_args!("quarry_page_unlock({page:p}): nobody has locked the page so"));
+    }
+    if is_exclusive && locked.is_latched_by_other() {
+        fatal(format_args!("quarry_page_unlock({page:p}): another thread has locked the page"));
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { locked.unlatch(is_exclusive) };
@@ -449,8 +453,14 @@ pub unsafe extern "C" fn quarry_page_dirty(
     page: *mut QuarryPage,
     mark: c_ulong,
 ) {
+    let changed = raw("quarry_page_dirty", page);
     // SAFETY: the caller's promise is passed on.
-    unsafe { of(mapping).mark_dirty(raw("quarry_page_dirty", page), mark) };
+    let mapping = unsafe { of(mapping) };
+    if !changed.is_of(mapping.raw()) {
+        fatal(format_args!("quarry_page_dirty({page:p}): a page of another mapping"));
+    }
+    // SAFETY: it is one of the mapping, and pinned.
+    unsafe { mapping.mark_dirty(changed, mark) };
 }
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.

@@ -47,11 +47,14 @@ fn the_example_of_a_page_cache() {
 fn misuse_of_pages_is_reported() {
     for (kind, text) in [
         ("unpin-twice", "): no page that is pinned"),
+        ("unpin-listed", "): no page that is pinned"),
         ("pin-none", "quarry_page_pin(0x0): no page that is pinned"),
         ("bytes-none", "quarry_page_bytes(0x0): no page that is pinned"),
         ("lock-other", "): no page that is pinned"),
         ("unlock", "): nobody has locked the page so"),
         ("unlock-exclusive", "): nobody has locked the page so"),
+        ("unlock-thread", "): another thread has locked the page"),
+        ("dirty-mapping", "): a page of another mapping"),
         ("dirty-unpinned", "): no page that is pinned"),
     ] {
         let run = Run::new(linked_program("page_cache_misuse.c")).arg(kind);

@@ -13,6 +13,7 @@ pub use quarry_core::page_cache::{Effort, Invalidate, Invalidated, MappingOption
 use quarry_core::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
 use quarry_core::stack::Stack;
 use quarry_sys::errno::KeepErrno;
+use quarry_sys::primitive::task;
 
 /// The page cache of the process.
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
@@ -205,6 +206,11 @@ impl From<ReadError> for PageError {
     }
 }
 
+/// The running task, as descriptors note it: threads have their control blocks pages apart.
+fn writer() -> u32 {
+    (task::current() >> 6) as u32
+}
+
 /// A page that was found or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawSlot {
@@ -246,7 +252,7 @@ impl RawPage {
         Self(PageNo(number))
     }
 
-    /// The page with this number, if there is one and somebody pins it. O(1).
+    /// The page with this number, if there is one and somebody pins it beside Quarry. O(1).
     #[must_use]
     pub fn pinned(number: usize) -> Option<Self> {
         let page = PageNo(u32::try_from(number).ok()?);
@@ -259,6 +265,19 @@ impl RawPage {
     pub fn is_latched(self, is_exclusive: bool) -> bool {
         let state = self.state();
         if is_exclusive { state.has(State::EXCLUSIVE) } else { state.shared() > 0 }
+    }
+
+    /// Returns whether [`latch`](Self::latch) of another thread has the page for writing. Of
+    /// readers nobody knows which threads they are.
+    #[must_use]
+    pub fn is_latched_by_other(self) -> bool {
+        cache().writer(self.0) != writer()
+    }
+
+    /// Returns whether it is, or was, a page of the mapping.
+    #[must_use]
+    pub fn is_of(self, mapping: RawMapping) -> bool {
+        cache().key(self.0).0 == mapping.id.number
     }
 
     /// The first of its bytes, which stay there while the page is pinned.
@@ -353,11 +372,14 @@ impl RawPage {
                 false => cache.try_latch_shared(self.0),
             };
             match is_exclusive {
-                _ if is_taken || !waits => return is_taken,
+                _ if is_taken || !waits => {}
                 true => cache.latch_exclusive(self.0),
                 false => cache.latch_shared(self.0),
             }
-            true
+            if is_exclusive && (is_taken || waits) {
+                cache.set_writer(self.0, writer());
+            }
+            is_taken || waits
         })
     }
 
@@ -367,7 +389,10 @@ impl RawPage {
     /// The caller has it so.
     pub unsafe fn unlatch(self, is_exclusive: bool) {
         waiting(|cache| match is_exclusive {
-            true => cache.unlatch_exclusive(self.0),
+            true => {
+                cache.set_writer(self.0, 0);
+                cache.unlatch_exclusive(self.0);
+            }
             false => cache.unlatch_shared(self.0),
         });
     }

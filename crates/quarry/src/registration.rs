@@ -4,7 +4,9 @@ use crate::instance::STACK;
 use crate::process;
 use core::ptr::NonNull;
 use quarry_core::stack::Request;
+use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
+use quarry_sys::primitive::futex;
 use quarry_sys::report::fatal;
 
 /// Why something was not registered.
@@ -37,9 +39,17 @@ pub(crate) enum Kind {
 }
 
 /// What stands in front of a registered value.
+#[repr(C)]
 struct Head {
+    /// Says that this is one: follows from its address.
+    seal: usize,
     kind: Option<Kind>,
     free: unsafe fn(NonNull<Head>),
+}
+
+fn seal_of(head: NonNull<u8>) -> usize {
+    // Any odd number will do: no pointer is that far from itself.
+    head.addr().get() ^ 0x5ead_ca11_b0a7_1057_u64 as usize
 }
 
 #[repr(C)]
@@ -81,7 +91,8 @@ impl Registration {
         // SAFETY: there is room for a block, at a multiple of its alignment, and it is ours; the
         // address of its value is inside.
         let value = unsafe {
-            block.write(Block { head: Head { kind: None, free: free::<T> }, value });
+            let seal = seal_of(block.cast());
+            block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });
             &raw const (*block.as_ptr()).value
         };
         let kind = register(value);
@@ -99,6 +110,16 @@ impl Registration {
         head
     }
 
+    /// Returns whether something is registered at an address, which may be any number.
+    #[must_use]
+    pub fn is_at(address: NonNull<u8>) -> bool {
+        let is_head = address.cast::<Head>().is_aligned()
+            && (is_confined() || futex::reads_zero(address.addr().get()).is_some());
+        // SAFETY: the kernel has just read there, and the word lies in one page. Whatever is there
+        // is a number.
+        is_head && unsafe { address.cast::<usize>().read_volatile() } == seal_of(address)
+    }
+
     /// The registration of an address.
     ///
     /// # Safety
@@ -111,7 +132,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY: the block lives until it is freed below.
-        let Head { kind, free } = unsafe { self.0.read() };
+        let Head { kind, free, .. } = unsafe { self.0.read() };
         let is_removed = match kind {
             Some(Kind::Shrinker(id)) => STACK.shrinkers().remove(id),
             Some(Kind::Pressure(id)) => STACK.pressure().remove(id),
@@ -121,6 +142,9 @@ impl Drop for Registration {
             fatal(format_args!("a callback has dropped its own registration"));
         }
         // SAFETY: made by `of` with this function, and no longer registered.
-        unsafe { free(self.0) };
+        unsafe {
+            (*self.0.as_ptr()).seal = 0;
+            free(self.0);
+        }
     }
 }

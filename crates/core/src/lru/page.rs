@@ -59,6 +59,8 @@ fresh_zero! {
         /// True while the owner of the mapping holds the page: by one pin, however often it asks
         /// for it. Only the one task that holds pages of the mapping writes it.
         held: AtomicU8,
+        /// The task that has latched the page for writing, if it said so; 0 else.
+        pub writer: AtomicU32,
     }
 }
 
@@ -119,6 +121,7 @@ impl Descriptor {
         self.tag.store(0, Relaxed);
         self.private_cache.store(0, Relaxed);
         self.error.store(0, Relaxed);
+        self.writer.store(0, Relaxed);
         [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
             .into_iter()
             .for_each(|byte| byte.store(0, Relaxed));
@@ -130,7 +133,7 @@ impl Descriptor {
     pub fn is_zero(&self) -> bool {
         let bytes = [&self.sentinel, &self.node, &self.order, &self.group, &self.held];
         let links = [&self.next, &self.previous, &self.tag];
-        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error];
+        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error, &self.writer];
         self.state.load() == State::default()
             && self.index.load(Relaxed) == 0
             && self.private.load(Relaxed) == 0

@@ -78,6 +78,14 @@ impl State {
         self.0 & MOST_PINS
     }
 
+    /// Returns whether somebody pins the page beside its add batch, or the scan that has taken it
+    /// off its list.
+    #[inline]
+    #[must_use]
+    pub const fn is_pinned_by_users(self) -> bool {
+        self.pins() > (self.0 & (Self::LRU | Self::UNEVICTABLE) == 0) as u64
+    }
+
     /// Number of readers that hold the latch.
     #[inline(always)]
     #[must_use]

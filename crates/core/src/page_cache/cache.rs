@@ -255,10 +255,24 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
     }
 
-    /// Returns whether there is a page with this number, and somebody pins it. O(1).
+    /// Returns whether there is a page with this number, and somebody pins it beside its add batch.
+    /// O(1).
     #[inline]
     pub fn is_pinned(self, page: PageNo) -> bool {
-        (page.0 as usize) < self.tables.pages.len() && self.state(page).pins() > 0
+        (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
+    }
+
+    /// Notes the task that latches a page for writing, or 0: for callers that give the latch up by
+    /// the page's number.
+    #[inline]
+    pub fn set_writer(self, page: PageNo, task: u32) {
+        self.tables.pages.at(page).writer.store(task, Relaxed);
+    }
+
+    /// The task that was noted last.
+    #[inline]
+    pub fn writer(self, page: PageNo) -> u32 {
+        self.tables.pages.at(page).writer.load(Relaxed)
     }
 
     /// Pins, latch and flags of a page.
@@ -353,9 +367,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {
             let state = self.state(*page);
-            // A page that is on no list yet is pinned by its add batch.
-            let by_batch = !state.has(State::LRU);
-            state.has(State::UNEVICTABLE) || state.pins() > u64::from(by_batch)
+            state.has(State::UNEVICTABLE) || state.is_pinned_by_users()
         };
         all.filter(is_pinned).map(|page| self.frames(page)).sum()
     }

@@ -6,8 +6,8 @@ use core::fmt::Write;
 use core::mem::offset_of;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
-use quarry_sys::report::Line;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, task};
+use quarry_sys::report::{Line, fatal};
 
 /// Numbers of caches are 1..MAX_CACHES: one per-CPU array each.
 pub const MAX_CACHES: usize = MAX_ARRAYS;
@@ -175,6 +175,8 @@ pub struct Cache {
     objects: u32,
     magic: u64,
     aliases: AtomicU32,
+    /// The last task that has begun to construct the objects of a slab, until it has.
+    constructing: AtomicUsize,
 }
 
 impl Cache {
@@ -215,6 +217,7 @@ impl Cache {
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
             aliases: AtomicU32::new(0),
+            constructing: AtomicUsize::new(0),
         })
     }
 
@@ -271,12 +274,23 @@ impl Cache {
     /// `slab` is the address of a slab of this cache that only the caller knows.
     pub unsafe fn construct(&self, slab: Object) {
         let Some(constructor) = self.options.constructor else { return };
+        let me = task::current();
+        if self.constructing.swap(me, Ordering::Relaxed) == me {
+            fatal(format_args!(
+                "the constructor of cache {} has asked for an object of it",
+                self.name()
+            ));
+        }
         for number in 0..self.objects {
             // SAFETY: the object lies in the slab, and is `link_bytes` larger than what the
             // constructor gets; the caller of `create_cache` vouches for the constructor.
             unsafe {
                 constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
             }
+        }
+        // Another task may construct as well; the last one is found.
+        if self.constructing.load(Ordering::Relaxed) == me {
+            self.constructing.store(0, Ordering::Relaxed);
         }
     }
 

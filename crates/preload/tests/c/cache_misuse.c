@@ -5,6 +5,14 @@
 #include "check.h"
 #include <quarry.h>
 
+static quarry_cache *recursive;
+
+static void takes_another(void *object)
+{
+    (void)object;
+    quarry_cache_alloc(recursive, 0);
+}
+
 int main(int count, char **arguments)
 {
     const char *kind = count > 1 ? arguments[1] : "";
@@ -26,6 +34,12 @@ int main(int count, char **arguments)
         pointer = outside;
     else if (strcmp(kind, "reserve-of-malloc") == 0)
         pointer = malloc(1000);
+    else if (strcmp(kind, "unregister") == 0)
+        pointer = apple;
+    else if (strcmp(kind, "unregister-number") == 0)
+        pointer = (void *)0x12340;
+    else if (strcmp(kind, "constructor") == 0)
+        recursive = quarry_cache_create("plums", 120, 0, takes_another, 0);
     else if (strcmp(kind, "twice") == 0 || strcmp(kind, "bulk") == 0)
         pointer = apple;
     else if (strcmp(kind, "gone") == 0)
@@ -42,6 +56,10 @@ int main(int count, char **arguments)
     fflush(stdout);
     if (strncmp(kind, "pages", 5) == 0) {
         quarry_pages_free(pointer, 2);
+    } else if (strncmp(kind, "unregister", 10) == 0) {
+        quarry_unregister(pointer);
+    } else if (strcmp(kind, "constructor") == 0) {
+        quarry_cache_alloc(recursive, 0);
     } else if (strstr(kind, "reserve") != NULL) {
         quarry_reserve_free(pointer);
     } else if (strcmp(kind, "gone") == 0) {

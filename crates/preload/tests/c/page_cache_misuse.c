@@ -2,6 +2,7 @@
  * Gives the page cache what it must not get. A line and an abort are expected.
  */
 #include "check.h"
+#include <pthread.h>
 #include <quarry.h>
 
 static unsigned long size(void *context)
@@ -18,6 +19,12 @@ static long zeroes(void *context, unsigned long offset, void *bytes, size_t coun
     return (long)count;
 }
 
+static void *lock(void *page)
+{
+    CHECK(quarry_page_lock(page, QUARRY_EXCLUSIVE) == 0, "locked");
+    return NULL;
+}
+
 int main(int count, char **arguments)
 {
     const char *kind = count > 1 ? arguments[1] : "";
@@ -26,9 +33,14 @@ int main(int count, char **arguments)
     CHECK(mapping != NULL, "no mapping");
     quarry_page *page = quarry_page_read(mapping, 3);
     CHECK(page != NULL, "no page");
-    /* What waits on the CPU for its list has a pin of its own: it goes there. */
-    malloc_trim(0);
     if (strcmp(kind, "unpin-twice") == 0) {
+        /* The page waits on the CPU for its list, and is pinned there. */
+        quarry_page_unpin(page);
+        quarry_page_unpin(page);
+        /* It would wait for ever. */
+        quarry_mapping_truncate(mapping, 0);
+    } else if (strcmp(kind, "unpin-listed") == 0) {
+        malloc_trim(0);
         quarry_page_unpin(page);
         quarry_page_unpin(page);
     } else if (strcmp(kind, "pin-none") == 0) {
@@ -42,6 +54,15 @@ int main(int count, char **arguments)
     } else if (strcmp(kind, "unlock-exclusive") == 0) {
         CHECK(quarry_page_lock(page, 0) == 0, "locked");
         quarry_page_unlock(page, QUARRY_EXCLUSIVE);
+    } else if (strcmp(kind, "unlock-thread") == 0) {
+        pthread_t other;
+        CHECK(pthread_create(&other, NULL, lock, page) == 0, "a thread");
+        CHECK(pthread_join(other, NULL) == 0, "it ends");
+        quarry_page_unlock(page, QUARRY_EXCLUSIVE);
+    } else if (strcmp(kind, "dirty-mapping") == 0) {
+        quarry_mapping *other = quarry_mapping_open(&backing, 0);
+        CHECK(other != NULL, "no mapping");
+        quarry_page_dirty(other, page, 0);
     } else if (strcmp(kind, "dirty-unpinned") == 0) {
         quarry_page_unpin(page);
         quarry_page_dirty(mapping, page, 0);
