@@ -224,10 +224,11 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
-	@echo "==> quarry lab run sqlite-budget|sqlite-hot|truncate-stall --quick"
+	@echo "==> quarry lab run sqlite-budget|sqlite-hot|truncate-stall|one-budget --quick"
 	$(QUARRY) lab run sqlite-budget --quick
 	$(QUARRY) lab run sqlite-hot --quick
 	$(QUARRY) lab run truncate-stall --quick
+	$(QUARRY) lab run one-budget --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
 	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches

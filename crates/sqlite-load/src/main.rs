@@ -2,6 +2,7 @@
 //! measures as one line of JSON; `quarry lab run sqlite-budget` and its relatives start it.
 
 mod api;
+mod breathe;
 mod connection;
 mod databases;
 mod device;
@@ -48,6 +49,8 @@ enum Command {
     Truncate(truncate::Truncate),
     /// Let every request for memory fail once, and look at what is left.
     Faults(faults::Faults),
+    /// Let a heap breathe beside readers and writers of the page cache, without SQLite.
+    Breathe(breathe::Breathe),
     /// Run SQL and print every row and every error.
     Script(script::Script),
 }
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
         Command::Lookups(load) => print(&load.run()?),
         Command::Truncate(load) => print(&load.run()?),
         Command::Faults(load) => print(&load.run()?),
+        Command::Breathe(load) => print(&load.run()?),
         Command::Stress(load) => load.run(),
         Command::Script(script) => script.run(),
     }

@@ -27,7 +27,7 @@ use crate::zone::{Claim, Entry};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::gate;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{Ordering::Relaxed, timer};
+use quarry_sys::primitive::{Ordering::Relaxed, task, timer};
 
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
 /// nothing is held, and up to a millisecond where many CPUs hold much.
@@ -53,8 +53,12 @@ pub(super) enum Claimant {
 struct Naps(u32);
 
 impl Naps {
-    /// Lets others run; returns false where the request has waited for too long.
+    /// Lets others run; returns false where the request has waited for too long, or there are none:
+    /// then a handler of a signal has interrupted whoever it would wait for.
     fn nap(&mut self) -> bool {
+        if task::is_alone() {
+            return false;
+        }
         self.0 += 1;
         // The caller has no lock, and what it has begun is a claim, which ends with a fork.
         gate::outside(timer::nap);

@@ -433,4 +433,33 @@ mod tests {
         budget.set_limit(all / 2);
         assert_eq!(budget.missing(Mark::Min), all - (all / 2 - budget.marks().min));
     }
+
+    #[test]
+    fn what_a_claim_has_freed_is_its_own() {
+        let budget = Budget::new(64 * MIB);
+        budget.keep_reserve();
+        while budget.charge_blocks(1, 1) == 1 {}
+        let used = budget.used();
+        let Entry::Entered(claim) = budget.claim(100) else { panic!("nobody reclaims") };
+        assert!(matches!(budget.claim(1), Entry::Already));
+        assert!(!claim.collect(), "there is no room");
+        budget.uncharge(60);
+        assert_eq!((claim.missing(), budget.claimed(), budget.used()), (40, 60, used));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(budget.charge_blocks(1, 1), 0, "the claim has it");
+                budget.uncharge(10);
+                assert_eq!(budget.charge_blocks(1, 1), 1, "who has no claim frees for all");
+            });
+        });
+        assert!(!claim.collect(), "9 frames were free");
+        assert_eq!(budget.charge_blocks(1, 70), 0, "neither the claim nor the reserve has so many");
+        assert_eq!((claim.missing(), budget.claimed()), (31, 69));
+        assert_eq!(budget.charge_blocks(1, 50), 1);
+        budget.uncharge(200);
+        assert!(claim.collect() && claim.missing() == 0);
+        drop(claim);
+        // 50 are those that the claim has served.
+        assert_eq!((budget.claimed(), budget.used()), (0, used - 60 - 9 + 50 - 200));
+    }
 }

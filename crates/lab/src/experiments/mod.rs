@@ -65,6 +65,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<sqlite::budget::SqliteBudget>(),
     Entry::of::<sqlite::hot::SqliteHot>(),
     Entry::of::<sqlite::truncate::TruncateStall>(),
+    Entry::of::<sqlite::one_budget::OneBudget>(),
     Entry::of::<empty::Empty>(),
 ];
 

@@ -120,6 +120,15 @@ impl LoadProgram {
         measurement(&figures, "pages", cache)
     }
 
+    /// Lets a heap breathe beside a page cache.
+    ///
+    /// # Errors
+    /// What the program says.
+    pub(super) fn breathe(&self, division: &str, options: &[String]) -> Result<Measurement> {
+        let figures = self.figures(self.command("breathe").arg(division).args(options))?;
+        measurement(&figures, "lookups", division)
+    }
+
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.file);
         for key in cleared_variables() {

@@ -6,10 +6,12 @@
 //! budget    many databases under one budget
 //! hot       one database that fits into the cache
 //! truncate  a million cached pages that leave at once
+//! one_budget  a heap that breathes beside the page cache, without SQLite
 //! ```
 
 pub(super) mod budget;
 pub(super) mod hot;
 mod load;
+pub(super) mod one_budget;
 mod same_size;
 pub(super) mod truncate;

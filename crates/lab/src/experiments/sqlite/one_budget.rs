@@ -1,0 +1,124 @@
+//! `one-budget`: a heap that breathes beside readers and writers of the page cache.
+
+use super::super::plan::{Lab, Plan, Staged};
+use super::load::{LoadProgram, cache_of};
+use anyhow::Result;
+use clap::Args;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::nearest;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Variant, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::by_variant;
+
+const MIB: u64 = 1 << 20;
+const WORK: &str = "breathe";
+/// How memory is divided, as the load calls it; the first one is the usual baseline.
+const DIVISIONS: [(&str, &str); 2] = [
+    ("one", "heap and page cache in one budget"),
+    ("split", "half of the same memory for each: a group of the cache that never gives way"),
+];
+
+/// A heap that breathes beside readers and writers of the page cache.
+///
+/// Each sample is a fresh process with a limit. Threads read pages at random of a device that has
+/// four times as many as fit, and every other one changes one page of four. Meanwhile the heap
+/// grows to three quarters of the memory, by blocks of 1 MiB and 100 bytes, or until one is
+/// refused, shrinks to nothing, and begins again. Every read of a page takes 50 us, for which the
+/// thread spins. The number of every page is compared. An operation is a look-up of a page.
+#[derive(Args)]
+pub(crate) struct OneBudget {
+    #[command(flatten)]
+    common: Common<OneBudget>,
+    /// The memory of both, in MiB.
+    #[arg(long, default_value = "256", default_value_if("quick", "true", Some("32")),
+          value_parser = clap::value_parser!(u64).range(16..))]
+    mib: u64,
+    /// Length of a sample in milliseconds.
+    #[arg(long, default_value = "5000", default_value_if("quick", "true", Some("200")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    millis: u64,
+    /// What the read of a page takes, in microseconds.
+    #[arg(long, default_value = "50")]
+    latency: u64,
+}
+
+impl Defaults for OneBudget {
+    const VARIANTS: &'static str = "one,split";
+    const TASKS: &'static str = "2,8";
+    const SAMPLES: &'static str = "6";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 256;
+}
+
+fn variant(name: &str) -> Result<Variant> {
+    let known = DIVISIONS.iter().find(|(known, _)| *known == name);
+    let (name, what) = known.ok_or_else(|| {
+        nearest::unknown("variant", name, &DIVISIONS.map(|(division, _)| division))
+    })?;
+    Ok(Variant::new(name, what))
+}
+
+impl Plan for OneBudget {
+    const NAME: &'static str = "one-budget";
+
+    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        self.common.check_early()?;
+        let program = LoadProgram::find()?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&names, DIVISIONS[0].0)?.to_owned();
+        let mut variants =
+            names.iter().map(|name| variant(name)).collect::<Result<Vec<Variant>>>()?;
+        variants.extend(variants.iter().find(|it| it.name == baseline).map(Variant::copy));
+        let divisions: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let Self { mib, millis, latency, .. } = self;
+        let sampler = move |key: SampleKey| {
+            let options = [
+                format!("--budget={}", mib * MIB),
+                format!("--readers={}", key.tasks.div_ceil(2)),
+                format!("--writers={}", key.tasks / 2),
+                format!("--millis={millis}"),
+                format!("--latency-us={latency}"),
+            ];
+            Ok(program.breathe(&divisions[key.variant], &options)?.into())
+        };
+        let workloads = vec![Workload::new(WORK, Verify::PerOperation(1))];
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment {
+            about: format!("{mib} MiB for heap and cache, {latency} us for each page read."),
+            metrics: metrics(),
+            warm_up: false,
+            ..plan
+        };
+        let plan = plan.option("mib", mib).option("millis", millis).option("latency", latency);
+        Ok(Some(Staged::new(plan, |run, out| {
+            for tasks in run.meta.tasks.clone() {
+                let mut one = run.clone();
+                one.meta.tasks = vec![tasks];
+                let table = by_variant(&one, WORK, "memory");
+                writeln!(out, "Medians, {tasks} threads:\n\n{}\n", table.text())?;
+            }
+            Ok(())
+        })))
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    let us = |name: &str, figure: &str| {
+        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+    };
+    let count =
+        |name: &str, figure: &str| Metric::new(name, "", Direction::Lower, figure).digits(0);
+    vec![
+        Metric::rate("look-ups per second").digits(0).primary(),
+        Metric::counted("pages read", "page_reads"),
+        count("reads refused", "lookups_refused"),
+        Metric::new("1 MiB blocks", "", Direction::Higher, "large").digits(0),
+        count("of them refused", "large_refused"),
+        us("1 MiB p99.9, us", "large_p999_ns"),
+        us("1 MiB longest, us", "large_longest_ns"),
+        count("100 bytes refused", "small_refused"),
+        us("100 bytes p99.9, us", "small_p999_ns"),
+        us("100 bytes longest, us", "small_longest_ns"),
+    ]
+}
