@@ -119,6 +119,7 @@ if [[ $purpose == test ]]; then
     need 'has_command slabtop' procps
     need 'has_command valgrind' valgrind
     need 'has_command stress-ng' stress-ng
+    need 'has_command povray' povray
     need 'has_command sshd' openssh-server
     need 'has_command ssh' openssh-client
     need 'has_php dom' php-xml

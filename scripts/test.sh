@@ -171,7 +171,9 @@ step_test() {
 
 step_programs() {
     library || return
-    cargo test -p quarry-preload --test main programs:: -- --skip programs::short::
+    local -a left=(--skip programs::short::)
+    [[ -n $all ]] || left+=(--skip programs::povray::)
+    cargo test -p quarry-preload --test main programs:: -- "${left[@]}"
 }
 
 # What an allocator owes to every program, under each slab policy. Skipped are accounts that only

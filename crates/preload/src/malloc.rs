@@ -67,7 +67,7 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 }
 
 /// C23 7.24.3.4: `size` is that of the last request. A `realloc` may have left a larger object
-/// where it was, so only an object that is smaller is an error for sure.
+/// where it was, so only an object that is smaller is wrong for sure.
 ///
 /// # Safety
 /// As [`free`].
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees the object that `entry` was given, if a request of `size` bytes at a multiple of `align`
-/// gets such an object, and aborts otherwise.
+/// Frees the object that `entry` was given, and looks whether a request of `size` bytes at a
+/// multiple of `align` gets such an object.
 ///
 /// # Safety
 /// As [`free`].

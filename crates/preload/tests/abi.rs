@@ -29,7 +29,8 @@ fn errors_and_errno() {
 
 #[test]
 fn cfree_and_sized_free() {
-    Run::new(program("abi_sized.c")).finish().success();
+    let outcome = Run::new(program("abi_sized.c")).finish().success();
+    assert_eq!(outcome.stats().wrong_sizes(), 0, "{outcome}");
 }
 
 #[test]

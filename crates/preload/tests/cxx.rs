@@ -4,7 +4,8 @@ use crate::support::{Run, plugin, program};
 
 #[test]
 fn every_operator() {
-    Run::new(program("cxx_operators.cpp")).finish().success();
+    let outcome = Run::new(program("cxx_operators.cpp")).finish().success();
+    assert_eq!(outcome.stats().wrong_sizes(), 0, "{outcome}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod compiler;
 mod php;
+mod povray;
 mod python;
 mod redis;
 pub(crate) mod short;

@@ -1,6 +1,7 @@
 //! Statistics at exit and at a signal: their formats, their files, and what they name.
 
 use crate::support::{Run, library, program, scratch, slab_policy};
+use quarry_record::VERSION;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -23,7 +24,8 @@ fn they_name_the_policies_and_who_serves() {
 
 /// Looks for members of a line of JSON, which the tests of `quarry-record` parse.
 fn assert_json(line: &str) {
-    assert!(line.starts_with("{\"layout\":1,\"quarry\":\"") && line.ends_with('}'), "{line}");
+    let start = format!("{{\"layout\":{VERSION},\"quarry\":\"");
+    assert!(line.starts_with(&start) && line.ends_with('}'), "{line}");
     for member in ["\"program\":\"ls\"", "\"state\":\"ready\"", "\"memory\":{", "\"caches\":[{"] {
         assert!(line.contains(member), "{member} in {line}");
     }

@@ -92,6 +92,7 @@ pub const NAMES: &[&str] = &[
     "slot_barriers",
     "huge_page_us",
     "small_pages_us",
+    "wrong_sizes",
 ];
 
 /// The first so many values are the page cache's.

@@ -217,7 +217,7 @@ fn json_has_every_field() {
     snapshot.write_json(&[("program", "a \"b\"\n")], &mut text).expect("a string takes all");
     assert!(text.ends_with("}\n") && text.lines().count() == 1, "{text}");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((&json["layout"], &json["program"]), (&1.into(), &"a \"b\"\n".into()));
+    assert_eq!((&json["layout"], &json["program"]), (&VERSION.into(), &"a \"b\"\n".into()));
     assert_eq!((&json["pid"], &json["about"]["slab"]), (&4711.into(), &"sheaf".into()));
     assert_eq!(json["memory"]["objects"], 17);
     assert!(json["budget"]["limit"].is_null(), "there is none");

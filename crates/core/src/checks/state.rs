@@ -24,6 +24,8 @@ pub struct CheckState {
     pub shuffled: AtomicPtr<AtomicUsize>,
     /// Guard pages by sampling.
     pub guards: GuardState,
+    /// Frees that named a wrong size, and went on.
+    pub wrong_sizes: AtomicU64,
 }
 
 /// The pool of objects between guard pages.
@@ -54,6 +56,7 @@ impl CheckState {
                 free: CountedLock::new(FreePlaces::new()),
                 next_ns: AtomicU64::new(0),
             },
+            wrong_sizes: AtomicU64::new(0),
         }
     }
 

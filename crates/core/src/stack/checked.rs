@@ -51,9 +51,9 @@ pub(super) enum Place {
 }
 
 impl Seen {
-    /// Demands that a request of `size` bytes at a multiple of `align` was for this; reports
-    /// anything else and aborts. The C++ library rounds what it asks for up to the alignment, and
-    /// makes a byte of nothing.
+    /// Demands that a request of `size` bytes at a multiple of `align` was for this, as
+    /// `Stack::demand_size`. The C++ library rounds what it asks for up to the alignment, and makes
+    /// a byte of nothing.
     pub(super) fn demand<C: StackConfig>(
         &self,
         stack: &Stack<C>,
@@ -62,7 +62,8 @@ impl Seen {
         align: usize,
     ) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
-        if self.size != size && Some(self.size) != rounded {
+        let is_right = self.size == size || Some(self.size) == rounded;
+        if !is_right && !stack.forgives_wrong_size() {
             let wrong = Misuse::WrongSize { claimed: size, bytes: self.size };
             stack.misuse_of_seen(entry, self, wrong);
         }

@@ -154,13 +154,14 @@ impl<C: StackConfig> Halves<'_, C> {
     }
 
     /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
-    /// two, gets, and has not been resized since; reports anything else and aborts.
+    /// two, gets, and has not been resized since. Counts another size, and aborts for it where
+    /// the checks are on; reports a pointer that is none and aborts.
     pub fn demand_size(self, entry: Entry, object: Object, size: usize, align: usize) {
         self.0.demand_size(entry, object, size, align);
     }
 
-    /// Demands that `object` has `size` bytes, whatever was requested first; reports one that is
-    /// smaller and aborts.
+    /// Demands that `object` has `size` bytes, whatever was requested first; as
+    /// [`demand_size`](Self::demand_size).
     pub fn demand_room(self, entry: Entry, object: Object, size: usize) {
         self.0.demand_room(entry, object, size);
     }

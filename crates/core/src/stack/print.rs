@@ -224,7 +224,10 @@ fn large(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LargeStats { allocated, freed, resized } = stats;
         writeln!(out, "{name:<17}: operations {allocated:>10} {freed:>10} {resized:>10}")?;
     }
-    Ok(())
+    match stats.wrong_sizes {
+        0 => Ok(()),
+        wrong => writeln!(out, "wrong sizes given to delete or free_sized, and ignored: {wrong}"),
+    }
 }
 
 fn page_lists(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -158,6 +158,7 @@ impl<C: StackConfig> Stack<C> {
         let prices = self.pages().memory().prices();
         event("huge_page_us", prices.huge_us().unwrap_or(0).into());
         event("small_pages_us", prices.small_us().unwrap_or(0).into());
+        event("wrong_sizes", stats.wrong_sizes);
     }
 
     /// Writes the page lists of a node that have, or had, something on them.

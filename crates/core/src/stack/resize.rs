@@ -101,7 +101,9 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
-    /// two, gets, and has not been resized since; reports anything else and aborts.
+    /// two, gets, and has not been resized since. Another size is only counted, unless
+    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is none
+    /// and aborts.
     pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if let Some(seen) = self.seen(entry, object) {
             return seen.demand(self, entry, size, align);
@@ -137,8 +139,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Demands that `object` has `size` bytes, whatever it was asked for first; reports one that is
-    /// smaller and aborts.
+    /// Demands that `object` has `size` bytes, whatever it was asked for first. As
+    /// [`demand_size`](Self::demand_size).
     pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         if let Some(seen) = self.seen(entry, object) {
             return seen.demand(self, entry, size, 1);
@@ -150,9 +152,19 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[cold]
-    fn wrong_size(&self, entry: Entry, object: Object, claimed: usize, owner: Owner) -> ! {
-        let bytes = self.bytes_of(owner);
-        self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
+    fn wrong_size(&self, entry: Entry, object: Object, claimed: usize, owner: Owner) {
+        if !self.forgives_wrong_size() {
+            let bytes = self.bytes_of(owner);
+            self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
+        }
+    }
+
+    /// Counts a wrong size; false means to report it. What is freed follows from the address alone,
+    /// and programs that run on every other allocator delete objects through a base class without a
+    /// virtual destructor. So a wrong size is an error only where the program is searched for some.
+    pub(super) fn forgives_wrong_size(&self) -> bool {
+        self.checks.wrong_sizes.fetch_add(1, Ordering::Relaxed);
+        !self.inner().checks.have_records()
     }
 
     /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the

@@ -98,6 +98,8 @@ pub struct StackStats {
     pub slots: SlotUse,
     /// Reclaims on the spot, for requests that had found nothing (the kernel's `allocstall`).
     pub direct_reclaims: u64,
+    /// Frees that named a wrong size, which was ignored.
+    pub wrong_sizes: u64,
     metadata: [usize; METADATA_KINDS],
 }
 
@@ -143,6 +145,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: self.large.mappings.stats(),
             page_lists: inner.pages.pcp_totals(),
             direct_reclaims: self.deferral.reclaims.load(Relaxed),
+            wrong_sizes: self.checks.wrong_sizes.load(Relaxed),
             slots: self.slot_use(),
             ..StackStats::default()
         };

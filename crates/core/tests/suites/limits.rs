@@ -96,6 +96,7 @@ fn room_for_no_slab_serves_large_objects() {
         oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
         bed.stack.halves().demand_size(Entry::Free, object, size, 1);
     }
+    assert_eq!(bed.stack.stats().wrong_sizes, 0);
     oracle.check_all();
     assert_eq!(bed.stack.validate(), Ok(()));
     for page in pages {

@@ -221,6 +221,7 @@ fn a_sample_is_as_any_other_object() {
     bed.stack.stop_profile();
     let (counts, _) = read(&bed)[&(1, false)];
     assert_eq!(counts[..2], counts[2..], "all were freed");
+    assert_eq!(bed.stack.stats().wrong_sizes, 0);
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// Start of the line about sizes that were ignored, which only a process that met some prints.
+const WRONG_SIZES: &str = "wrong sizes given to delete or free_sized, and ignored: ";
+
 /// The tables of every process of a run, one after the other in one file.
 pub(crate) struct Stats {
     text: String,
@@ -25,6 +28,12 @@ impl Stats {
     /// Allocations that slab caches served, summed over the processes.
     pub(crate) fn object_allocs(&self) -> u64 {
         self.text.lines().filter_map(allocs_of_line).sum()
+    }
+
+    /// Frees that named a wrong size, summed over the processes.
+    pub(crate) fn wrong_sizes(&self) -> u64 {
+        let counts = self.text.lines().filter_map(|line| line.strip_prefix(WRONG_SIZES));
+        counts.map(|count| count.parse::<u64>().expect("a number")).sum()
     }
 
     /// Processes that have left tables.
