@@ -57,6 +57,13 @@ pub enum Problem {
         /// The process.
         process: Who,
     },
+    /// It has published nothing so far.
+    Silent {
+        /// The process.
+        process: Who,
+        /// Bytes that it has in memory, as the kernel counts them.
+        resident: u64,
+    },
     /// Its record says something that cannot be used.
     Record {
         /// The process.
@@ -115,7 +122,7 @@ impl Problem {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::NoRecord { .. } => true,
+            Self::NoRecord { .. } | Self::Silent { .. } => true,
             Self::Record { error, .. } => {
                 !matches!(error, RecordError::OtherVersion { .. } | RecordError::Malformed)
             }
@@ -167,6 +174,14 @@ impl fmt::Display for Problem {
                 out,
                 "{process} has no record in its statistics: it was forked off and has not asked \
                  for memory since, or there are more processes than records; ask for its parent"
+            ),
+            Self::Silent { process, resident } => write!(
+                out,
+                "{process} has {}.{} MiB in memory, and has published nothing yet: it does when it \
+                 next asks Quarry for memory on a slow path, which a process that is idle from its \
+                 start on never does; start it with QUARRY_RECORD=live to see it all the time",
+                resident >> 20,
+                (resident & ((1 << 20) - 1)) * 10 >> 20
             ),
             Self::Record { process, error: RecordError::OtherVersion { version } } => write!(
                 out,

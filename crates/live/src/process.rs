@@ -12,7 +12,7 @@ use crate::problem::{Problem, Who};
 use crate::snapshot::Snapshot;
 use procfs::ProcError;
 use procfs::process::{self, MMapPath, MemoryMap};
-use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES};
+use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES, RecordError};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -103,7 +103,7 @@ impl Process {
         let process = self.who.clone();
         match refusal {
             _ if !self.is_alive() => Err(Problem::Ended { process }),
-            Some(Refusal::Record(error)) => Err(Problem::Record { process, error }),
+            Some(Refusal::Record(error)) => Err(self.unusable(error)),
             Some(Refusal::Unreadable(error)) => {
                 Err(Problem::Proc { process, error: error.to_string() })
             }
@@ -187,8 +187,20 @@ impl Process {
         page.of_process(self.who.pid, self.own_pid, name, self.began_ns).map_err(|it| match it {
             Refusal::Unreadable(error) => Problem::Proc { process, error: error.to_string() },
             Refusal::NoRecord => Problem::NoRecord { process },
-            Refusal::Record(error) => Problem::Record { process, error },
+            Refusal::Record(error) => self.unusable(error),
         })
+    }
+
+    /// What is said where the record of the process cannot be used.
+    fn unusable(&self, error: RecordError) -> Problem {
+        let process = self.who.clone();
+        match error {
+            RecordError::Blank | RecordError::Unpublished { .. } => {
+                let pages = self.files.statm().map_or(0, |memory| memory.resident);
+                Problem::Silent { process, resident: pages * procfs::page_size() }
+            }
+            error => Problem::Record { process, error },
+        }
     }
 
     /// Why the kernel does not list what belongs to the process.

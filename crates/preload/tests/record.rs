@@ -157,24 +157,30 @@ fn another_process_reads_it() {
     assert_eq!(parsed(&page.record(shown.pid())).publications(), 2);
 }
 
-/// The program waits for a command all the while.
+/// The program waits for a command all the while, and so does a child of it. Neither asks for
+/// memory after its first moments.
 #[test]
 fn a_live_record_goes_on_while_the_process_sleeps() {
     let mut shown = Shown::new(&[("QUARRY_RECORD", "live")]);
-    shown.has_done("work");
-    shown.has_done("work");
     let page = shown.page();
-    let publications = || loop {
-        // It may be written at this moment.
-        if let Ok(snapshot) = Snapshot::parse(&page.record(shown.pid())) {
-            return snapshot.publications();
+    let goes_on = |pid: u32| {
+        let publications = || {
+            let bytes = page.bytes();
+            let record = &bytes[record_of(&bytes, pid, 0)? * RECORD_BYTES..][..RECORD_BYTES];
+            // It may be written at this moment.
+            Some(Snapshot::parse(record).ok()?.publications())
+        };
+        // Each of them comes, however slow the machine is; a test that hangs is ended from outside.
+        while publications().is_none_or(|number| number < 4) {
+            std::thread::yield_now();
         }
     };
-    let first = publications();
-    // Each of them comes, however slow the machine is; a test that hangs is ended from outside.
-    while publications() < first + 3 {
-        std::thread::yield_now();
-    }
+    goes_on(shown.pid());
+    shown.tell("fork-idle 1");
+    let child = child_of(&shown.answer());
+    goes_on(child);
+    goes_on(shown.pid());
+    end(&[child]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The constructor of the program or shared object that Quarry is linked into.
 
-use crate::{environment, record, signal};
+use crate::{environment, process, record, signal};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
@@ -10,12 +10,15 @@ use crate::{environment, record, signal};
 ///
 /// Statistics are prepared here, too: the user of a program that never allocates is told that it
 /// did not, and learns at the start if they cannot be written. The statistics page is made while
-/// no filter of system calls is in force yet.
+/// no filter of system calls is in force yet. A process that is to be seen live publishes at once.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     environment::prepare_statistics();
     record::make(environment::wished_record());
     signal::install_if_asked();
+    if record::wants_thread() {
+        process::show_live();
+    }
 }
 
 #[used]

@@ -297,6 +297,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     record::note_background(true);
+    record::publish_if_due();
     let mut state = ReclaimState::new();
     let mut quiet = 0usize;
     loop {

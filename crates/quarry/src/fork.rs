@@ -5,7 +5,7 @@
 //! while the gate is closed. They can allocate: the thread that forks has closed the gate, and
 //! passes through it.
 
-use crate::gate::GATE;
+use crate::gate::{self, GATE};
 use crate::instance::{STACK, is_ready};
 use crate::{background, profile, record, writers};
 use quarry_sys::errno::KeepErrno;
@@ -82,4 +82,21 @@ extern "C" fn in_child() {
         glibc::reset_streams();
     }
     profile::adopt_in_child();
+    // Not in the middle of work that this fork has interrupted, as a handler of a signal.
+    if record::wants_thread() && is_ready() && is_at_rest() {
+        let _errno = KeepErrno::new();
+        background::start_while_allocating();
+    }
+}
+
+/// Returns whether the running thread holds no lock, and changes no table that others read without
+/// one: asked by who may have interrupted it.
+pub(crate) fn is_at_rest() -> bool {
+    if !is_ready() {
+        return true;
+    }
+    let Some(_inside) = gate::try_enter() else { return false };
+    let mut are_free = true;
+    visit_locks(&mut |_, lock| are_free &= lock.is_free());
+    are_free
 }

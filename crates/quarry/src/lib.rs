@@ -31,8 +31,8 @@
 //     background, environment
 //     fork
 //     signal
-//     at_load
 //     process
+//     at_load
 //     raw_cache, pages, backing, registration
 //     budget, raw_mapping, file_backing
 //     mapping_core

@@ -98,6 +98,15 @@ pub fn start() {
     }
 }
 
+/// Publishes, and has the background thread do so all the time, if there may be one.
+pub(crate) fn show_live() {
+    let _errno = KeepErrno::new();
+    if ensure_ready() == Mode::Ready {
+        background::start_while_allocating();
+        record::publish();
+    }
+}
+
 fn confine_if_asked() {
     if variables::asks_for_confinement() {
         confined::confine();

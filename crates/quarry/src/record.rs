@@ -7,9 +7,9 @@
 //!
 //! Publications come at the end of slow paths that allocate, from the background thread, and at
 //! exit where somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow
-//! path publishes nothing, and readers print how old its record is, unless `QUARRY_RECORD=live` has
-//! the background thread start early and publish all the time. A process publishes for the
-//! first time [`FIRST_NS`] after its first slow path, so that one that ends before does not pay for
+//! path publishes nothing, and readers print how old its record is. With `QUARRY_RECORD=live` the
+//! background thread is there from the start, also in the child of a fork, and publishes all the
+//! time. Otherwise a process publishes for the first time [`FIRST_NS`] after its first slow path, so that one that ends before does not pay for
 //! it. A process that makes no slow path does not even read the clock: the pages of the C library
 //! and the kernel that this takes are two page faults.
 
@@ -46,7 +46,6 @@ static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
 static IS_WISHED: AtomicBool = AtomicBool::new(false);
 /// True where the background thread is to publish, however idle the process is.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
-static HAS_PUBLISHED: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// The address of the statistics page, or 0: readers of core files find the page by this symbol.
@@ -95,7 +94,7 @@ pub(crate) fn make(wish: Wish) {
     quarry_record.store(page, Relaxed);
     IS_LIVE.store(wish == Wish::Live, Relaxed);
     note_pid();
-    NEXT_NS.store(if wish == Wish::UntilExit { 0 } else { AT_FIRST }, Relaxed);
+    NEXT_NS.store(if wish == Wish::Page { AT_FIRST } else { 0 }, Relaxed);
     if wish == Wish::UntilExit {
         // SAFETY: the object that the function is in is never unloaded.
         unsafe { libc::atexit(publish_at_exit) };
@@ -115,10 +114,10 @@ fn note_pid() {
     PID.store(unsafe { libc::syscall(libc::SYS_getpid) } as u32, Relaxed);
 }
 
-/// Returns whether the background thread is to publish all the time. Not before the process has
-/// published itself: the first requests of a process may come from the loader.
+/// Returns whether the background thread is to publish all the time. Not before the object is
+/// loaded: the first requests of a process may come from the loader.
 pub(crate) fn wants_thread() -> bool {
-    IS_LIVE.load(Relaxed) && HAS_PUBLISHED.load(Relaxed)
+    IS_LIVE.load(Relaxed)
 }
 
 /// Longest wait of the background thread, in milliseconds, where it would wait for `milliseconds`.
@@ -158,7 +157,6 @@ pub(crate) fn publish() {
     NEXT_NS.store(if has_page { now + INTERVAL_NS } else { NEVER }, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
-        HAS_PUBLISHED.store(true, Relaxed);
     }
     if IS_WISHED.load(Relaxed) && IS_WISHED.swap(false, Relaxed) {
         statistics::print();
@@ -198,11 +196,11 @@ extern "C" fn publish_at_exit() {
 }
 
 /// In the child of a fork: the parent's record is not the child's, which claims one when it
-/// publishes. Children that live shortly never do.
+/// publishes. Children that live shortly never do, unless they are to be seen live.
 pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();
         note_pid();
-        NEXT_NS.store(AT_FIRST, Relaxed);
+        NEXT_NS.store(if wants_thread() { 0 } else { AT_FIRST }, Relaxed);
     }
 }

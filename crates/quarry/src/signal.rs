@@ -11,9 +11,8 @@
 //! A program that sets a handler of its own for the signal replaces this one. One that was there
 //! before, as in a program that has opened an object with Quarry inside, is called afterwards.
 
-use crate::instance::is_ready;
 use crate::variables::each_entry;
-use crate::{fork, gate, record};
+use crate::{fork, record};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
@@ -67,7 +66,7 @@ fn install(number: c_int) {
 extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = KeepErrno::new();
     record::wish();
-    if has_room() && may_lock() {
+    if has_room() && fork::is_at_rest() {
         record::publish();
     }
     drop(errno);
@@ -94,16 +93,4 @@ fn has_room() -> bool {
             stack.ss_flags & libc::SS_ONSTACK == 0 || stack.ss_size >= LEAST_STACK
         }
     }
-}
-
-/// Returns whether the interrupted thread holds no lock, and changes no table that others read
-/// without one.
-fn may_lock() -> bool {
-    if !is_ready() {
-        return true;
-    }
-    let Some(_inside) = gate::try_enter() else { return false };
-    let mut are_free = true;
-    fork::visit_locks(&mut |_, lock| are_free &= lock.is_free());
-    are_free
 }

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -59,12 +60,13 @@ __attribute__((format(printf, 1, 2))) static void answer(const char *format, ...
     CHECK(write(1, text, (size_t)length) == length, "the answer is not read");
 }
 
-static pid_t fork_child(void)
+static pid_t fork_child(bool works)
 {
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     if (child == 0) {
-        work_as(getpid());
+        if (works)
+            work_as(getpid());
         answer("child %d\n", (int)getpid());
         for (;;)
             pause();
@@ -154,9 +156,9 @@ static void obey(char **words, char **argv)
     const char *word = words[0], *argument = words[1];
     if (strcmp(word, "work") == 0) {
         work_as(getpid());
-    } else if (strcmp(word, "fork") == 0) {
+    } else if (strcmp(word, "fork") == 0 || strcmp(word, "fork-idle") == 0) {
         for (int i = atoi(argument); i > 0; i--)
-            fork_child();
+            fork_child(strcmp(word, "fork") == 0);
         return;
     } else if (strcmp(word, "storm") == 0) {
         storm(atoi(argument));

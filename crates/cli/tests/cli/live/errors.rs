@@ -56,6 +56,30 @@ fn quarry_that_publishes_nothing() {
     assert!(line.contains("has Quarry loaded and publishes nothing"), "{line}");
 }
 
+/// It asks for nothing after its first moments, and does not know that somebody waits.
+#[test]
+fn a_process_that_is_idle_from_its_start_on() {
+    let idle = ["sh", "-c", "echo ready; exec sleep 1000"];
+    let Some(served) = Served::start(&idle) else { return };
+    for verb in
+        [&["top", "--once"][..], &["slabinfo"], &["profile", "--wait", "0", "--seconds", "0"]]
+    {
+        let output = served.look(verb);
+        // The machine may be so slow that its first publication was due at its start.
+        if !output.status.success() {
+            let line = line(&output);
+            assert!(line.contains(" MiB in memory, and has published nothing yet"), "{line}");
+            assert!(line.contains("QUARRY_RECORD=live"), "{line}");
+        }
+    }
+    let library = real_library().expect("it was there");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command.env("QUARRY_LIBRARY", &library).env("QUARRY_RECORD", "live");
+    command.args(["run", "--"]).args(idle);
+    let text = Served::spawn(command).text(&["top", "--once"]);
+    assert!(text.contains("malloc-"), "{text}");
+}
+
 const CLOSE: &str = "os.closerange(48, 1024)";
 const REUSE: &str = "os.closerange(48, 1024); os.dup2(os.open('/dev/zero', os.O_RDONLY), 48)";
 
