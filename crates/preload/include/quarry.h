@@ -558,7 +558,7 @@ int quarry_budget_read(quarry_budget *out, size_t bytes);
 /*
  Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
  square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
- Returns 0, or -1 with EINVAL or ENOTSUP.
+ Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 
@@ -604,9 +604,9 @@ void quarry_unregister(quarry_registration *registration);
 
 /*
  Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
- with EINVAL, ENOSPC or ENOTSUP.
+ with ENOSPC or ENOTSUP.
 
- `limits` is NULL or points to limits.
+ `limits` points to limits, or is NULL for none.
  */
 int quarry_group_create(const quarry_group_limits *limits);
 

@@ -15,6 +15,9 @@ use quarry_sys::report::fatal;
 /// QUARRY_SHRINK_STOP of `quarry.h`, which is no number that every C compiler knows.
 const SHRINK_STOP: usize = usize::MAX;
 
+/// More than any heap has.
+const MOST_BYTES: usize = 16 << 40;
+
 /// Levels of pressure: the high mark is reached.
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
 /// Below the low mark; memory is being reclaimed.
@@ -166,14 +169,18 @@ pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize
 
 /// Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
 /// square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
-/// Returns 0, or -1 with EINVAL or ENOTSUP.
+/// Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     if !(1..=3000).contains(&scale) {
         return refused(libc::EINVAL);
     }
     let Some(budget) = budget() else { return -1 };
-    budget.set_marks((min != usize::MAX).then_some(min), scale);
+    let min = (min != usize::MAX).then_some(min);
+    if min.is_some_and(|min| min > budget.limit().unwrap_or(MOST_BYTES)) {
+        return refused(libc::EINVAL);
+    }
+    budget.set_marks(min, scale);
     0
 }
 
@@ -319,7 +326,11 @@ pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration
     }
 }
 
-fn options_of(limits: &QuarryGroupLimits) -> GroupOptions {
+/// # Safety
+/// As [`quarry_group_create`].
+unsafe fn options_of(limits: *const QuarryGroupLimits) -> GroupOptions {
+    // SAFETY: the caller's promise.
+    let Some(limits) = (unsafe { limits.as_ref() }) else { return GroupOptions::default() };
     let QuarryGroupLimits { min, high, max, pinned_max } = *limits;
     GroupOptions { min, high, max, pinned_max }
 }
@@ -333,16 +344,15 @@ fn group_of(number: c_int) -> Option<Group> {
 }
 
 /// Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
-/// with EINVAL, ENOSPC or ENOTSUP.
+/// with ENOSPC or ENOTSUP.
 ///
 /// # Safety
-/// `limits` is NULL or points to limits.
+/// `limits` points to limits, or is NULL for none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -> c_int {
-    // SAFETY: the caller's promise.
-    let Some(limits) = (unsafe { limits.as_ref() }) else { return refused(libc::EINVAL) };
     let Some(budget) = budget() else { return -1 };
-    match budget.group(&options_of(limits)) {
+    // SAFETY: the caller's promise is passed on.
+    match budget.group(&unsafe { options_of(limits) }) {
         Ok(group) => group.id().0.into(),
         Err(_) => refused(libc::ENOSPC),
     }
@@ -357,10 +367,9 @@ pub unsafe extern "C" fn quarry_group_limit(
     group: c_int,
     limits: *const QuarryGroupLimits,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let Some(limits) = (unsafe { limits.as_ref() }) else { return refused(libc::EINVAL) };
     let Some(group) = group_of(group) else { return -1 };
-    group.set_limits(&options_of(limits));
+    // SAFETY: the caller's promise is passed on.
+    group.set_limits(&unsafe { options_of(limits) });
     0
 }
 

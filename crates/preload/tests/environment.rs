@@ -52,6 +52,7 @@ fn wrong_values() {
         ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
         ("QUARRY_LIMIT", "12Q", [].as_slice()),
         ("QUARRY_LIMIT", "-1", [].as_slice()),
+        ("QUARRY_LIMIT", "4095", ["4K or more", "0 for none"].as_slice()),
         ("QUARRY_LIMIT", "99999999999999999999", [].as_slice()),
         ("QUARRY_RESERVE", "much", [].as_slice()),
     ] {
@@ -90,7 +91,7 @@ fn every_accepted_value() {
         ("QUARRY_LRU", ["single", "batched", "splice"].as_slice()),
         ("QUARRY_LRU_BATCH", ["14", "31", "56"].as_slice()),
         ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
-        ("QUARRY_LIMIT", ["8G"].as_slice()),
+        ("QUARRY_LIMIT", ["8G", "0"].as_slice()),
     ] {
         for value in values {
             let outcome = environment().env(name, value).finish().success();

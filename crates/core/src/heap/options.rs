@@ -174,7 +174,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
     OptionHelp {
         name: "LIMIT",
-        accepted: "bytes, with K, M, G or T",
+        accepted: "bytes, 4K or more, with K, M, G or T; 0 for none",
         meaning: "most memory that the heap may hold",
     },
     OptionHelp {
@@ -309,8 +309,11 @@ impl StackOptions {
                 }
             }
             "LIMIT" => {
-                let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
-                self.pages.limit_frames = u32::try_from(frames).unwrap_or(u32::MAX);
+                self.pages.limit_frames = match parse_bytes(value).ok_or(bad)? {
+                    0 => u32::MAX,
+                    1..FRAME_BYTES => return Err(bad),
+                    bytes => u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX),
+                };
             }
             "MIN_FREE" => {
                 let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;

@@ -127,6 +127,7 @@ int main(void) {
                                    {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, 9000, 0}};
   assert(quarry_set_limit(128 * MIB) == 0 && quarry_set_marks(SIZE_MAX, 200) == 0);
   assert(quarry_set_marks(0, 0) == -1 && errno == EINVAL);
+  assert(quarry_set_marks(128 * MIB + 1, 200) == -1 && errno == EINVAL);
   quarry_budget budget = read_budget();
   assert(budget.limit == 128 * MIB && budget.min < budget.low && budget.low < budget.high);
   quarry_shrinker shrinker = {count, scan, 2, 0, 0};
@@ -183,6 +184,11 @@ int main(void) {
   assert(group > 0 && quarry_group_used(group) == 0 && quarry_group_limit(group, &limits) == 0);
   assert(quarry_group_destroy(group) == 0);
   assert(quarry_group_destroy(group) == -1 && errno == EINVAL);
+  /* No limits. */
+  group = quarry_group_create(NULL);
+  assert(group > 0 && quarry_group_limit(group, NULL) == 0 && quarry_group_destroy(group) == 0);
+  assert(quarry_set_limit(SIZE_MAX) == 0);
+  assert(quarry_set_marks((size_t)1 << 60, 3000) == -1 && errno == EINVAL);
   puts("done");
   return 0;
 }
