@@ -8,9 +8,20 @@ use quarry_record::{
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+
+/// The usual limit of open files; the program starts with it.
+const USUAL_LIMIT: u64 = 1024;
+
+/// This process's limit of open files.
+fn open_files() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit
+}
 
 /// The program `record.c`, which does what it is told. It is killed when dropped.
 struct Shown {
@@ -28,6 +39,15 @@ impl Shown {
         let run = Run::new(program("record.c")).without_stats().current_dir(folder);
         let mut command = run.into_command();
         command.envs(environment.iter().copied());
+        // SAFETY: both are bare system calls, allowed between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let mut limit = open_files();
+                limit.rlim_cur = limit.rlim_cur.min(USUAL_LIMIT);
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+                Ok(())
+            });
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it was compiled");
         let (input, output) = (child.stdin.take(), child.stdout.take());
@@ -135,6 +155,14 @@ fn another_process_reads_it() {
     shown.has_done("work");
     let page = shown.page();
     assert!(page.number >= LEAST_DESCRIPTOR, "{}", page.number);
+    if open_files().rlim_max > USUAL_LIMIT {
+        // Who tries all numbers that the process may have does not meet it.
+        assert_eq!(page.number as u64, USUAL_LIMIT);
+        let limits = fs::read_to_string(format!("/proc/{}/limits", shown.pid()));
+        let limits = limits.expect("our own child");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+        assert_eq!(line.split_whitespace().nth(3), Some("1024"), "{line}");
+    }
     let info = fs::read_to_string(format!("/proc/{}/fdinfo/{}", shown.pid(), page.number));
     let info = info.expect("it is open");
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("has flags");

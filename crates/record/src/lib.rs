@@ -62,9 +62,11 @@ pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 /// and `/proc/PID/maps`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
-/// The least number of its descriptor: above those that programs count on, and below 64, up to
-/// where the kernel keeps descriptors in the table that every process has. (A second table would
-/// be made at the start, and by every fork.)
+/// The least number of its descriptor: above those that programs count on. Where the limit of open
+/// files is not much above the usual one, and may be raised, the number is the limit: programs that
+/// try all numbers below do not meet it. Elsewhere it is below 64, up to where the kernel keeps
+/// descriptors in the table that every process has; a second one is made at the start, and by every
+/// fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
 /// Name of the symbol, in `libquarry.so` and in Rust programs, whose word is the address of the

@@ -11,6 +11,10 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// others.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
+/// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes for
+/// each number up to the highest one in use, and the usual limit is 1,024.
+const MOST_LIMIT: i32 = 4096;
+
 /// A descriptor that is closed when dropped.
 struct Descriptor(libc::c_int);
 
@@ -25,9 +29,10 @@ impl Drop for Descriptor {
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on nobody else can write it. The descriptor stays open under a
-/// number of at least `least`, out of the way of programs that count on the lowest free ones; it is
-/// closed by `exec` and otherwise left to the program. Returns the memory and that number. Seven or
-/// eight system calls.
+/// number of at least `least`, out of the way of programs that count on the lowest free ones, and
+/// where that is cheap out of reach of those that try all numbers that they may have; it is closed
+/// by `exec` and otherwise left to the program. Returns the memory and that number. About ten
+/// system calls.
 ///
 /// # Errors
 /// The refusal of the system: no memfd, no number so high, or a limit of file sizes below `bytes`
@@ -85,10 +90,10 @@ unsafe fn map_sealed_at(
     let low = create(name)?;
     // SAFETY: takes numbers only.
     check(unsafe { libc::syscall(libc::SYS_ftruncate, low.0, bytes) })?;
-    // SAFETY: duplicating a descriptor touches no memory.
-    let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
-    check(kept.into())?;
-    let kept = Descriptor(kept);
+    let kept = match keep_beyond_limit(&low, least) {
+        Some(kept) => kept,
+        None => keep(&low, least)?,
+    };
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
@@ -108,11 +113,39 @@ fn check(result: libc::c_long) -> OsResult<libc::c_long> {
     if result < 0 { Err(OsError::last()) } else { Ok(result) }
 }
 
+/// Duplicates a descriptor to a number of at least `least`.
+fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
+    // SAFETY: duplicating a descriptor touches no memory.
+    let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
+    check(kept.into()).map(|_| Descriptor(kept))
+}
+
+/// [`keep`] under the first number that the program cannot have itself: the limit, which this
+/// raises by one for a moment. `None` where it may not, or where the limit is so high that the
+/// kernel's table of descriptors would be large, which each fork copies.
+fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
+    let limit = limit_of(libc::RLIMIT_NOFILE, None)?;
+    let number = i32::try_from(limit.rlim_cur).ok().filter(|number| *number <= MOST_LIMIT)?;
+    let least = number.max(least);
+    let raised = libc::rlimit { rlim_cur: least as u64 + 1, ..limit };
+    limit_of(libc::RLIMIT_NOFILE, Some(&raised))?;
+    let kept = keep(low, least);
+    let _ = limit_of(libc::RLIMIT_NOFILE, Some(&limit));
+    kept.ok()
+}
+
 fn file_size_limit() -> u64 {
+    limit_of(libc::RLIMIT_FSIZE, None).map_or(0, |limit| limit.rlim_cur)
+}
+
+/// A limit of the process, which `new` takes the place of; `None` where the system refuses that.
+fn limit_of(resource: impl Into<libc::c_long>, new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is writable for the call.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    if result == 0 { limit.rlim_cur } else { 0 }
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    let (own, resource) = (0, resource.into());
+    // SAFETY: `new` is null or readable, and `limit` writable for the call.
+    let result = unsafe { libc::syscall(libc::SYS_prlimit64, own, resource, new, &raw mut limit) };
+    (result == 0).then_some(limit)
 }
 
 fn create(name: &CStr) -> OsResult<Descriptor> {

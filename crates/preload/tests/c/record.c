@@ -100,6 +100,10 @@ static void close_all(const char *number)
     CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0, "close_range");
     int mine = atoi(number), file = open("mine", O_RDWR | O_CREAT, 0600);
     CHECK(file >= 0 && write(file, "mine", 4) == 4, "a file of its own");
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
     CHECK(dup2(file, mine) == mine && lseek(mine, 0, SEEK_SET) == 0, "its number");
     work_as(getpid());
     work_as(getpid());

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{answer, installed};
-use crate::support::{Run, scratch};
+use crate::support::{Run, scratch, skipped};
 
 /// Data structures, text, numbers, the collector, threads, forks: quick, and without a network.
 const TESTS: [&str; 20] = [
@@ -29,18 +29,23 @@ const TESTS: [&str; 20] = [
     "test_unicode",
 ];
 
-#[test]
-fn python_passes_its_own_tests() {
+/// The interpreter, which has its tests.
+fn interpreter() -> String {
     // A version manager puts a shell script in front; the library belongs under the interpreter.
     let python = installed("python3", "python3");
     let executable = answer(Command::new(python).args(["-c", "import sys; print(sys.executable)"]));
-    let executable = executable.trim();
-    let has_tests = Command::new(executable).args(["-c", "import test.test_dict"]).output();
+    let executable = executable.trim().to_owned();
+    let has_tests = Command::new(&executable).args(["-c", "import test.test_dict"]).output();
     assert!(
         has_tests.expect("python runs").status.success(),
         "{executable} has no regression tests: apt-get install libpython3-testsuite"
     );
-    let outcome = Run::new(executable)
+    executable
+}
+
+#[test]
+fn python_passes_its_own_tests() {
+    let outcome = Run::new(interpreter())
         .args(["-m", "test", "--timeout", "100"])
         .args(TESTS)
         .env("PYTHONMALLOC", "malloc")
@@ -53,4 +58,17 @@ fn python_passes_its_own_tests() {
     assert!(allocs > 1_000_000, "the busiest process made {allocs} allocations\n{outcome}");
     let all = format!("All {} tests OK.", TESTS.len());
     assert!(outcome.stdout.contains(&all), "not `{all}`\n{outcome}");
+}
+
+/// One of its tests tries all numbers of descriptors that a process may have.
+#[test]
+fn python_finds_no_descriptor_that_it_did_not_open() {
+    let script = "ulimit -Sn 1024 && ulimit -Hn && exec \"$@\"";
+    let test = "test.test_subprocess.POSIXProcessTestCase.test_pass_fds_redirected";
+    let run = Run::new("sh").args(["-c", script, "sh"]).arg(interpreter()).without_stats();
+    let outcome = run.args(["-m", "unittest", test]).current_dir(&scratch()).finish();
+    if outcome.stdout.lines().next() == Some("1024") {
+        return skipped("the limit of open files cannot be raised for a moment");
+    }
+    assert!(outcome.success().stderr.contains("\nOK\n"));
 }

@@ -80,8 +80,12 @@ fn a_process_that_is_idle_from_its_start_on() {
     assert!(text.contains("malloc-"), "{text}");
 }
 
-const CLOSE: &str = "os.closerange(48, 1024)";
-const REUSE: &str = "os.closerange(48, 1024); os.dup2(os.open('/dev/zero', os.O_RDONLY), 48)";
+const CLOSE: &str = "os.closerange(48, 8192)";
+/// The number is beyond what the program may have.
+const REUSE: &str = "import resource as r; n = max(map(int, os.listdir('/proc/self/fd')))\n\
+                     hard = r.getrlimit(r.RLIMIT_NOFILE)[1]\n\
+                     r.setrlimit(r.RLIMIT_NOFILE, (hard, hard)); os.closerange(48, 8192)\n\
+                     os.dup2(os.open('/dev/zero', os.O_RDONLY), n)";
 
 /// Programs as a user without rights, in a folder that this user can read.
 struct OtherUser {
