@@ -52,6 +52,10 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 #[unsafe(no_mangle)]
 pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
 
+// Another object of the process may have the symbol as well: the preloaded library, or a second one
+// with Quarry inside. Each means its own.
+core::arch::global_asm!(".protected quarry_record");
+
 /// Whether the process has a page (`QUARRY_RECORD`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {

@@ -69,23 +69,61 @@ fn fork_and_wait() {
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
 }
 
-#[test]
-fn an_object_that_is_closed_stays() {
+/// Runs an ignored test of this file in a process of its own.
+fn run_apart(test: &str, plugin: &Path) {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)
-        .args(["opened_and_closed", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-        .env("TEST_PLUGIN", plugin())
+        .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("TEST_PLUGIN", plugin)
         .output()
         .expect("this program runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}", output.status);
 }
 
+fn named_plugin() -> PathBuf {
+    PathBuf::from(std::env::var_os("TEST_PLUGIN").expect("the caller names it"))
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("no NUL in it")
+}
+
+/// Each publishes in a page of its own, by a symbol that has the same name in all of them.
+#[test]
+fn two_objects_have_a_page_each() {
+    run_apart("opened_for_all", &plugin());
+}
+
+#[test]
+#[ignore = "run by the test above, in a process without other objects"]
+fn opened_for_all() {
+    let (first, second) = (named_plugin(), named_plugin().with_file_name("libplugin2.so"));
+    std::fs::copy(&first, &second).expect("the folder is writable");
+    let objects = [first, second].map(|path| {
+        let object = Opened::new(&c_path(&path), libc::RTLD_NOW | libc::RTLD_GLOBAL);
+        object.unwrap_or_else(|| panic!("{}", loader_error()))
+    });
+    let pages = objects.each_ref().map(|object| {
+        // SAFETY: the symbol is a word, and the object is open.
+        unsafe {
+            let symbol = libc::dlsym(object.0, c"quarry_record".as_ptr());
+            assert!(!symbol.is_null(), "{}", loader_error());
+            *symbol.cast::<usize>()
+        }
+    });
+    assert!(pages[0] != 0 && pages[1] != 0 && pages[0] != pages[1], "{pages:x?}");
+}
+
+#[test]
+fn an_object_that_is_closed_stays() {
+    run_apart("opened_and_closed", &plugin());
+}
+
 #[test]
 #[ignore = "run by the test above, in a process that may crash"]
 fn opened_and_closed() {
-    let path = PathBuf::from(std::env::var_os("TEST_PLUGIN").expect("the test above names it"));
-    let path = CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
+    let path = c_path(&named_plugin());
     // Never used, so nothing points into it; it may go or stay.
     drop(Opened::new(&path, libc::RTLD_NOW).unwrap_or_else(|| panic!("{}", loader_error())));
     let mut calls = 0;
