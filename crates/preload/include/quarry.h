@@ -92,6 +92,42 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_PRESSURE_CRITICAL 3
 
 /*
+ How full the slab of an object is, beside all slabs for objects of its size. Objects that CPUs
+ hold ready count as in use.
+ */
+typedef struct {
+  /*
+   Objects of its slab that are in use, itself among them.
+   */
+  unsigned int live;
+  /*
+   Objects of its slab.
+   */
+  unsigned int total;
+  /*
+   1 where it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense would
+   take from another one. A program that moves such objects comes to an end, with few slabs.
+   */
+  unsigned int is_sparse;
+  /*
+   1 where no other object in use lies on one of its pages, which can go back without it.
+   */
+  unsigned int frees_page;
+  /*
+   Slabs for objects of this size.
+   */
+  size_t slabs;
+  /*
+   Of these, those that have objects in use and free ones.
+   */
+  size_t partial_slabs;
+  /*
+   Objects in use of those.
+   */
+  size_t partial_live;
+} quarry_occupancy_t;
+
+/*
  What lies behind the pages of a mapping: functions that several threads call at once, some of
  them a thread of Quarry's own with 256 KiB of stack. None uses the mapping. Those that transfer
  return the bytes that they have moved, or a negative errno; they are called again for the rest.
@@ -285,6 +321,31 @@ size_t quarry_limit(void);
  QUARRY_BACKGROUND=0 forbids.
  */
 int quarry_validate(void);
+
+/*
+ Says of each of `count` pointers how full its slab is. All figures are 0 for what is no object
+ in use of a slab: NULL, requests above 32 KiB, what is not Quarry's or was freed into its slab;
+ for all under a slab policy that cannot tell (`slub`, `slab`, `slqb`), while checks look at
+ every free (QUARRY_DEBUG, QUARRY_HARDEN), and where QUARRY_DISABLE=1. O(1) each.
+
+ `pointers` are so many, and `out` has room for so many answers.
+ */
+void quarry_occupancy(void *const *pointers, size_t count, quarry_occupancy_t *out);
+
+/*
+ As malloc, for an object that moves out of a sparse slab: from the fullest slab that has a free
+ object, past those that CPUs hold, among which is what was freed last. Whether
+ quarry_free_dense or free gives it back is the same.
+ */
+void *quarry_malloc_dense(size_t size);
+
+/*
+ As free, for an object that has moved: gives it to its slab at once, so that this can become
+ empty.
+
+ As free.
+ */
+void quarry_free_dense(void *pointer);
 
 /*
  Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which

@@ -62,6 +62,7 @@ fn config() -> Config {
         ("QuarryBudget", "quarry_budget"),
         ("QuarryShrinker", "quarry_shrinker"),
         ("QuarryGroupLimits", "quarry_group_limits"),
+        ("QuarryOccupancy", "quarry_occupancy_t"),
     ];
     let names = opaque.iter().chain(&structures);
     Config {

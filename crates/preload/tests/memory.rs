@@ -1,7 +1,9 @@
 //! Memory goes back, also when the program is idle, and is not held twice: what users of other
 //! allocators have complained of most, each as a test.
 
-use crate::support::{Group, Run, calls_between_marks, program};
+use crate::support::{
+    Group, Run, calls_between_marks, library, linked_program, program, slab_policy,
+};
 
 /// Runs in a control group of its own where there may be one, so that the kernel's own count of
 /// memory is compared with what is resident.
@@ -149,4 +151,26 @@ fn no_cliff_between_sizes() {
             assert!(calls <= 30, "{calls} calls with {buffers} buffers of {size} bytes");
         }
     }
+}
+
+/// What a program moves that asks which of its objects are worth it leaves memory behind.
+#[test]
+fn objects_move_out_of_sparse_slabs() {
+    let part = || Run::new(linked_program("memory_moving.c"));
+    let part = match slab_policy(library().expect("it is under test")) {
+        "sheaf" => part(),
+        "sheaf-6.18" | "slam" => part().arg("told"),
+        _ => part().arg("untold"),
+    };
+    part.finish().success();
+}
+
+#[test]
+fn nothing_moves_where_nothing_can_be_said() {
+    for (name, value) in [("QUARRY_DEBUG", "FZPU"), ("QUARRY_HARDEN", "1")] {
+        let part = Run::new(linked_program("memory_moving.c")).arg("untold");
+        part.env(name, value).without_stats().finish().success();
+    }
+    let part = Run::new(linked_program("memory_moving.c")).arg("untold");
+    part.env("QUARRY_DISABLE", "1").without_stats().finish().success();
 }

@@ -95,7 +95,9 @@ pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
-pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
+pub use quarry_core::slab::{
+    CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
+};
 use quarry_core::stack::Request;
 pub use quarry_core::stack::{
     BalanceStats, BudgetStats, Count, HeapUse, LargeStats, MemoryHeld, Pressure, ReclaimCaller,
@@ -136,6 +138,76 @@ impl Quarry {
     #[must_use]
     pub fn limit() -> Option<usize> {
         process::limit()
+    }
+
+    /// How full the slab is in which an object lies that the caller keeps in use meanwhile: whether
+    /// moving it elsewhere would make memory free. `None` for what is no object of a slab: requests
+    /// above 32 KiB, memory that Quarry does not own, and under slab policies that cannot tell.
+    /// O(1), under the lock of the object's size.
+    ///
+    /// ```
+    /// use quarry::Quarry;
+    /// use std::alloc::Layout;
+    ///
+    /// #[global_allocator]
+    /// static A: Quarry = Quarry;
+    ///
+    /// /// Moves numbers out of a slab that is emptier than others.
+    /// fn move_denser(number: &mut Box<[u64; 20]>) -> bool {
+    ///     let place: *const [u64; 20] = &raw const **number;
+    ///     if !Quarry::occupancy(place.cast()).is_some_and(|it| it.is_sparse) {
+    ///         return false;
+    ///     }
+    ///     let layout = Layout::new::<[u64; 20]>();
+    ///     let new: *mut [u64; 20] = Quarry::alloc_dense(layout).cast();
+    ///     assert!(!new.is_null(), "out of memory");
+    ///     // SAFETY: `new` is memory of this layout that only we know, which becomes a box. The old
+    ///     // box is given up by its layout; its contents need no drop.
+    ///     unsafe {
+    ///         new.copy_from_nonoverlapping(place, 1);
+    ///         let old = Box::into_raw(std::mem::replace(number, Box::from_raw(new)));
+    ///         Quarry::dealloc_dense(old.cast(), layout);
+    ///     }
+    ///     true
+    /// }
+    ///
+    /// let mut numbers: Vec<_> = (0..20_000).map(|it| Box::new([it; 20])).collect();
+    /// let mut place = 0;
+    /// numbers.retain(|_| {
+    ///     place += 1;
+    ///     place % 7 == 0
+    /// });
+    /// let moved = numbers.iter_mut().filter(|it| move_denser(it)).count();
+    /// assert!(numbers.iter().enumerate().all(|(at, it)| it[19] == at as u64 * 7 + 6));
+    /// assert!(moved > 0);
+    /// ```
+    #[must_use]
+    pub fn occupancy(address: *const u8) -> Option<Occupancy> {
+        process::occupancy(address)
+    }
+
+    /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
+    /// free object, past those that CPUs hold, among which is what was freed last. As
+    /// [`GlobalAlloc::alloc`] in all else, and null where there is no memory.
+    #[must_use]
+    pub fn alloc_dense(layout: Layout) -> *mut u8 {
+        match process::alloc_dense(layout.size(), layout.align()) {
+            Some(object) => object.as_ptr(),
+            None => or_system(process::alloc(request(layout)), || system::alloc(layout)),
+        }
+    }
+
+    /// Gives back what has moved: to its slab at once, so that this can become empty.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::dealloc`].
+    pub unsafe fn dealloc_dense(pointer: *mut u8, _layout: Layout) {
+        // SAFETY: the caller's promise is passed on; what is freed here is not freed again.
+        unsafe {
+            if !process::free_dense(pointer) {
+                free_refused(pointer);
+            }
+        }
     }
 
     /// Returns to the operating system what can be returned, and the bytes that this was.

@@ -11,6 +11,7 @@ use crate::{
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::Occupancy;
 #[cfg(doc)]
 use quarry_core::stack::Stack;
 use quarry_core::stack::{Goal, MIN_ALIGN, ReclaimCaller, Request, StackStats};
@@ -256,6 +257,27 @@ pub fn usable_size(object: Object) -> usize {
     let _errno = KeepErrno::new();
     let _inside = gate::enter();
     STACK.usable_size(object)
+}
+
+/// As [`Stack::occupancy`].
+#[must_use]
+pub fn occupancy(address: *const u8) -> Option<Occupancy> {
+    let _inside = gate::enter();
+    STACK.occupancy(address.cast_mut())
+}
+
+/// As [`Stack::alloc_dense`]: `None` means [`alloc`].
+pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
+    on_instance(size, || STACK.alloc_dense(size, align))?
+}
+
+/// As [`Stack::free_dense`]: false means [`free_slow`].
+///
+/// # Safety
+/// As [`Stack::free_dense`].
+pub unsafe fn free_dense(address: *mut u8) -> bool {
+    // SAFETY: the caller's promise is passed on.
+    is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
 }
 
 /// Returns to the operating system what can be returned, and the bytes that this was.

@@ -67,5 +67,5 @@ pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;
 pub use slqb::Slqb;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
-pub use stats::{BarnStats, SlabStats};
+pub use stats::{BarnStats, Occupancy, SlabStats};
 pub use table::{CacheRequest, CacheTable};

@@ -6,7 +6,7 @@ use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
 use super::reclaim::{Reclaim, SparseWalk};
-use super::stats::SlabStats;
+use super::stats::{Occupancy, SlabStats};
 use super::table::CacheRequest;
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
@@ -142,6 +142,38 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     ) -> usize {
         *walk = SparseWalk::OVER;
         0
+    }
+
+    /// How full the slab of an object is, which the caller keeps in use meanwhile; `None` where the
+    /// object is free in its slab, or the policy cannot tell. O(1).
+    fn occupancy(
+        &self,
+        _context: &SlabContext<'_, P>,
+        _cache: &Cache,
+        _object: Object,
+    ) -> Option<Occupancy> {
+        None
+    }
+
+    /// Takes an object of the fullest slab that has one, past what CPUs and barns hold, so that a
+    /// program can move another one there. `None` where there is no memory, or the policy has no
+    /// such way.
+    fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
+        None
+    }
+
+    /// Gives an object back to its slab at once, so that nobody gets it before those of fuller
+    /// slabs. False, and nothing done, where the policy has no such way.
+    ///
+    /// # Safety
+    /// As [`free_slow`](Self::free_slow).
+    unsafe fn free_dense(
+        &self,
+        _context: &SlabContext<'_, P>,
+        _cache: &Cache,
+        _object: Object,
+    ) -> bool {
+        false
     }
 
     /// The counts of the cache. A snapshot: its parts are read one after the other.

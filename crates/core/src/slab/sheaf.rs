@@ -22,7 +22,7 @@ use super::params::CacheParams;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{SheafCache, count};
-use super::stats::SlabStats;
+use super::stats::{Occupancy, SlabStats};
 use super::width::{Means, Miss, WIDE_SHEAF, Width};
 use crate::frame::{NodeId, Pfn};
 use crate::pcp::PageAllocator;
@@ -680,6 +680,38 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             return 0;
         }
         self.at(cache).slabs.purge_sparse(context, cache, walk)
+    }
+
+    fn occupancy(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> Option<Occupancy> {
+        self.at(cache).slabs.occupancy(context, cache, object)
+    }
+
+    fn alloc_dense(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        let own = self.of(cache);
+        let mut out = [MaybeUninit::uninit()];
+        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), &mut out);
+        if is_fresh {
+            self.relieve(context);
+        }
+        count(&own.alloc_slow, taken);
+        // SAFETY: the slabs wrote the first `taken` elements.
+        unsafe { written(&out, taken) }.first().copied()
+    }
+
+    unsafe fn free_dense(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> bool {
+        count(&self.of(cache).free_slow, 1);
+        self.free_to_slabs(context, cache, &[object]);
+        true
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

@@ -76,6 +76,29 @@ impl SlabStats {
     }
 }
 
+/// How full the slab of an object is, beside all slabs of its cache: what a program has to know that
+/// can move its objects. Objects that CPUs and barns hold count as in use: nobody can tell cheaply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Objects of its slab that are in use, itself among them.
+    pub live: u32,
+    /// Objects of its slab.
+    pub total: u32,
+    /// Slabs of its cache.
+    pub slabs: u64,
+    /// Of these, those that have objects in use and free ones.
+    pub partial_slabs: u64,
+    /// Objects in use of those.
+    pub partial_live: u64,
+    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would move it to another slab in
+    /// use, and its own is no fuller than the average of the partial ones without that; or fuller
+    /// by an eighth at most, and no fuller than that. A program that moves such objects comes to an
+    /// end, with few slabs.
+    pub is_sparse: bool,
+    /// No other object in use lies on one of its pages, which can go back without it.
+    pub frees_page: bool,
+}
+
 /// The barn of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarnStats {

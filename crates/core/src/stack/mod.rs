@@ -12,7 +12,7 @@
 //! config, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
 //!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
-//!     -> listed -> pages, halves, upkeep, page_cache, accounts -> locks
+//!     -> listed, moving -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -43,6 +43,7 @@ mod large;
 mod listed;
 mod locks;
 mod misuse;
+mod moving;
 mod page_cache;
 mod pages;
 mod pressure;

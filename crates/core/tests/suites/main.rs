@@ -19,6 +19,7 @@ mod limits;
 mod linux_slab;
 mod locks;
 mod misuse;
+mod moving;
 mod nodes;
 mod page_cache;
 mod page_cache_edges;

@@ -5,14 +5,17 @@
 //! pages go back, the free objects on them are taken out of the slab, as by a request: nobody else
 //! can get one, and the lock is not held over a call of the operating system. Such a slab goes to
 //! the back of its list, and is used last.
+//!
+//! A program that can move its objects asks here which of them keep such a page or a slab.
 
 use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
-use crate::frame::{End, FRAME_BYTES, Pfn};
+use crate::frame::{End, FRAME_BYTES, List, Pfn};
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::reclaim::SparseWalk;
+use crate::slab::stats::Occupancy;
 use core::ops::Range;
-use quarry_sys::percpu::PerCpu;
+use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 /// Most slabs whose pages go back between two critical sections.
@@ -32,6 +35,11 @@ fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     Some(walk.list)
 }
 
+/// Bytes of the pages that can go back.
+fn page_bytes<P: PerCpu>(context: &SlabContext<'_, P>) -> usize {
+    context.pages.arena().os().page_size().max(FRAME_BYTES)
+}
+
 /// A slab and those of its pages that go back.
 #[derive(Clone, Copy)]
 struct Held {
@@ -48,15 +56,31 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page has objects, all of them free, and no bits of the slab.
-    fn is_unused(&self, page: usize, page_bytes: usize) -> bool {
+    /// Returns whether a page has objects, all of them free but maybe the one that is `leaving`,
+    /// and no bits of the slab.
+    fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
+        let free = |index| {
+            let own = leaving.filter(|number| number / 64 == index);
+            self.bits(index).load(Ordering::Relaxed) | own.map_or(0, |number| 1 << (number % 64))
+        };
         !has_bits
             && !objects.is_empty()
-            && self
-                .masks(objects)
-                .all(|(index, mask)| self.bits(index).load(Ordering::Relaxed) & mask == mask)
+            && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
+    }
+
+    /// Returns whether a page can go back once an object is gone that is in use.
+    fn keeps_page(&self, number: u32, page_bytes: usize) -> bool {
+        if self.free() + 1 == self.cache.objects() {
+            return true;
+        }
+        // `purge_sparse` leaves the pages of these alone.
+        let is_whole =
+            self.cache.has_constructor() || self.cache.order().bytes() / page_bytes > MOST_PAGES;
+        let start = self.cache.first_object() + number as usize * self.cache.stride();
+        let mut pages = start / page_bytes..(start + self.cache.stride()).div_ceil(page_bytes);
+        !is_whole && pages.any(|page| self.is_unused(page, page_bytes, Some(number)))
     }
 
     /// The pages that are unused, a bit each.
@@ -67,7 +91,7 @@ impl Slab<'_> {
             return 0;
         }
         self.demand_intact();
-        let unused = (0..pages).filter(|page| self.is_unused(*page, page_bytes));
+        let unused = (0..pages).filter(|page| self.is_unused(*page, page_bytes, None));
         unused.fold(0, |pages, page| pages | 1 << page)
     }
 
@@ -134,6 +158,47 @@ impl Lists {
 }
 
 impl BitmapSlabs {
+    /// How full the slab is in which an object seems to lie; `None` where that is no slab of the
+    /// cache, or the object is free in it. Holds the list lock for O(1).
+    pub fn occupancy<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> Option<Occupancy> {
+        let lists = self.lists.lock();
+        let pfn = context.slab_of(cache, object);
+        if context.pages.frames().kind(pfn) != cache.id().kind() {
+            return None;
+        }
+        let slab = Slab::at(context, cache, pfn);
+        let offset = object.as_ptr() as usize - slab.address.as_ptr() as usize;
+        let number = cache.object_number(offset)?;
+        if slab.bits(number / 64).load(Ordering::Relaxed) >> (number % 64) & 1 == 1 {
+            return None;
+        }
+        let live = |pfn| u64::from(cache.objects() - Slab::at(context, cache, pfn).free());
+        let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
+        let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
+        let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
+        // The slab that objects are taken from next, if that is another one in use.
+        let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
+        let is_sparse = dense.map(live).is_some_and(|dense| {
+            // Beside it: while it is filled, it may be the emptiest.
+            let (weight, others) = (own * (partial_slabs - 1), partial_live - dense);
+            weight <= others || weight <= others * 9 / 8 && own <= dense
+        });
+        Some(Occupancy {
+            live: own as u32,
+            total: cache.objects(),
+            slabs: lists.nr_slabs,
+            partial_slabs,
+            partial_live,
+            is_sparse: is_sparse && own < u64::from(cache.objects()),
+            frees_page: slab.keeps_page(number, page_bytes(context)),
+        })
+    }
+
     /// A step of a walk through the partial slabs: pages of some of them go back. Returns the
     /// bytes. Holds the list lock for up to 128 slabs at a time, and over no call of the operating
     /// system.
@@ -143,7 +208,7 @@ impl BitmapSlabs {
         cache: &Cache,
         walk: &mut SparseWalk,
     ) -> usize {
-        let page_bytes = context.pages.arena().os().page_size().max(FRAME_BYTES);
+        let page_bytes = page_bytes(context);
         let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
         let mut count = 0;
         let mut lists = self.lists.lock();

@@ -13,7 +13,7 @@ use crate::slab::glance::Glance;
 use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::{Idle, Reclaim};
-use crate::slab::stats::{BarnStats, SlabStats};
+use crate::slab::stats::{BarnStats, Occupancy, SlabStats};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -212,6 +212,15 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             // The kernel's barns give nothing before they are shrunk.
             Reclaim::Pressed => 0,
         }
+    }
+
+    fn occupancy(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> Option<Occupancy> {
+        self.of(context, cache).own.slabs.occupancy(context, cache, object)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

@@ -15,7 +15,7 @@ use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::sheaf::Sheaf;
-use crate::slab::stats::SlabStats;
+use crate::slab::stats::{Occupancy, SlabStats};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::local;
@@ -185,6 +185,15 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
         let stocks = self.reclaim_stocks(context, what);
         stocks.max(self.sheaf.reclaim(context, what))
+    }
+
+    fn occupancy(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> Option<Occupancy> {
+        self.sheaf.occupancy(context, cache, object)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

@@ -1,0 +1,58 @@
+//! For programs that can move their objects: which of them keep memory, and how to move one where
+//! it keeps none.
+//!
+//! What a program frees it gets back next, because the running CPU holds it. So an object that is
+//! moved by `malloc` and `free` takes the place of the one that was moved before, and no slab
+//! becomes empty. These requests go past what CPUs and barns hold.
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::request::MIN_ALIGN;
+use crate::heap::classes;
+use crate::slab::{CacheId, Occupancy, SlabPolicy};
+use quarry_sys::percpu::Object;
+
+impl<C: StackConfig> Stack<C> {
+    /// The cache of the object that starts at an address, where frees are not seen. O(1). Any
+    /// address may be given, also null.
+    fn cache_at(&self, address: *mut u8) -> Option<(CacheId, Object)> {
+        // The fast path knows all of the span from here on.
+        self.is_ready().then(|| self.pfn(address))??;
+        let (kind, ..) = self.object_fast(address)?;
+        Some((CacheId::new(usize::from(kind)), Object::new(address)?))
+    }
+
+    /// How full the slab is in which the object at `address` lies, which the caller keeps in use
+    /// meanwhile. `None` for all else: blocks of pages and mappings, what the checks have taken,
+    /// any other address. O(1).
+    pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
+        let (id, object) = self.cache_at(address)?;
+        self.inner().slab.occupancy(&self.context(), self.find_cache(id)?, object)
+    }
+
+    /// Takes an object of `size` bytes at a multiple of `align` out of the fullest slab that has
+    /// one, for an object that is to leave its slab. `None` where [`alloc`](Self::alloc) shall
+    /// serve: no slab has such objects, an instrument looks at requests, the policy has no such
+    /// way, or there is no memory.
+    pub fn alloc_dense(&self, size: usize, align: usize) -> Option<Object> {
+        if !self.has_classes() || self.instruments.are_on() {
+            return None;
+        }
+        let cache = self.known_cache(classes::of_aligned(size, align.max(MIN_ALIGN))?);
+        let object = self.inner().slab.alloc_dense(&self.context(), cache)?;
+        self.bound_footprint(cache.order().frames());
+        Some(object)
+    }
+
+    /// Gives an object back to its slab at once. False, and nothing done, where
+    /// [`free`](Self::free) has to: as [`alloc_dense`](Self::alloc_dense).
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up where this succeeds.
+    pub unsafe fn free_dense(&self, address: *mut u8) -> bool {
+        self.cache_at(address).is_some_and(|(id, object)| {
+            // SAFETY: an object of this cache starts at the address, and is given up (caller).
+            unsafe { self.inner().slab.free_dense(&self.context(), self.known_cache(id), object) }
+        })
+    }
+}
