@@ -104,7 +104,7 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             _ => {}
         },
         Err(OptionError::UnknownName) => {
-            warn(format_args!("QUARRY_{name} is not an option; accepted are {}", Names))
+            warn(format_args!("QUARRY_{name} is not an option; accepted are QUARRY_.. {}", Names))
         }
         Err(OptionError::BadValue { accepted }) => {
             warn(format_args!("QUARRY_{name}={value} is not accepted; use {accepted}"));
@@ -112,14 +112,14 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
     }
 }
 
-/// All names, as a list for people.
+/// All names, as a list for people: with what they have in common, it is longer than a line.
 struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         for (index, option) in OPTIONS.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
-            write!(out, "{separator}QUARRY_{}", option.name)?;
+            write!(out, "{separator}{}", option.name)?;
         }
         Ok(())
     }
