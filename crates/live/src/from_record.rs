@@ -80,6 +80,7 @@ fn zone(row: &record::ZoneRow) -> Zone {
         free_blocks: row.free_blocks.iter().map(blocks).collect(),
         managed: row.managed.into(),
         free: row.free.into(),
+        in_extents: row.in_extents.into(),
         dirty: row.dirty.into(),
         marks: [row.min, row.low, row.high].map(u64::from),
         boost: row.boost.into(),

@@ -97,6 +97,8 @@ pub struct Zone {
     pub managed: u64,
     /// Free frames.
     pub free: u64,
+    /// Free frames that are kept as extents, and so in no free block.
+    pub in_extents: u64,
     /// Free frames that may hold data: what a purge can give back.
     pub dirty: u64,
     /// Its watermarks in frames: min, low and high.

@@ -115,6 +115,7 @@ fn add_zone(sum: &mut Zone, part: &Zone) {
     add_each([
         (&mut sum.managed, part.managed),
         (&mut sum.free, part.free),
+        (&mut sum.in_extents, part.in_extents),
         (&mut sum.dirty, part.dirty),
         (&mut sum.boost, part.boost),
     ]);

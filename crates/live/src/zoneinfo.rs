@@ -61,6 +61,8 @@ fn one_zone(zone: &Zone, text: &mut String) {
         let _ = writeln!(text, "        {name:<8} {frames}");
     }
     let _ = writeln!(text, "      {:<12} {}", "nr_free_pages", zone.free);
+    // What `buddyinfo` lacks of them: it has blocks.
+    let _ = writeln!(text, "      {:<12} {}", "nr_free_in_extents", zone.in_extents);
 }
 
 #[cfg(test)]
@@ -70,7 +72,8 @@ mod tests {
 
     #[test]
     fn lines_are_the_kernels() {
-        let zone = Zone { managed: 4096, free: 900, dirty: 7, marks: [1, 2, 3], ..Zone::default() };
+        let zone = Zone { managed: 4096, free: 900, in_extents: 20, ..Zone::default() };
+        let zone = Zone { dirty: 7, marks: [1, 2, 3], ..zone };
         let memory = Memory { objects: 40_960, blocks: 8192, ..Memory::default() };
         let lists = |cpu, node| CpuLists { cpu, node, count: 31, high: 640, batch: 63 };
         let cpu_lists = vec![lists(0, 0), lists(1, 1)];
@@ -94,6 +97,7 @@ mod tests {
         managed  4096
         dirty    7
       nr_free_pages 900
+      nr_free_in_extents 20
   pagesets
     cpu: 0
               count:    31
