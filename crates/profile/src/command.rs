@@ -6,6 +6,7 @@ use crate::raw::Raw;
 use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use quarry_core::heap::options::parse_bytes;
 use quarry_core::profile::DEFAULT_MEAN;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use std::fs::{self, File, OpenOptions};
@@ -61,7 +62,7 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
         requires = "pid")]
     wait: f64,
-    /// Mean bytes from one sample to the next, a power of two from 4096 to 2147483648.
+    /// Mean bytes from one sample to the next, a power of two from 4K to 2G.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN as usize,
         requires = "pid", value_parser = mean)]
     mean: usize,
@@ -91,7 +92,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 fn mean(text: &str) -> Result<usize, String> {
     let is_usual = |mean: &usize| (LEAST_MEAN..=MOST_MEAN).contains(mean) && mean.is_power_of_two();
-    let mean = text.parse().ok().filter(is_usual);
+    let mean = parse_bytes(text).filter(is_usual);
     mean.ok_or_else(|| format!("accepted: a power of two from {LEAST_MEAN} to {MOST_MEAN}"))
 }
 

@@ -56,6 +56,8 @@ pub struct Stack {
     pub frames: Vec<Frame>,
     /// By [`Value`].
     pub values: [i64; VALUES],
+    /// The samples that these are estimated from: of what was allocated, is in use, was freed.
+    pub samples: [Count; 3],
 }
 
 impl Stack {
@@ -89,6 +91,8 @@ pub struct Profile {
     pub lost: u64,
     /// True if frees were traced.
     pub traces_frees: bool,
+    /// True if it is what one has beyond another.
+    pub is_difference: bool,
 }
 
 /// The objects and bytes that samples stand for: an object of `n` bytes is a sample with the
@@ -103,17 +107,16 @@ fn estimate(count: Count, mean: u64) -> (i64, i64) {
     ((objects * each).round() as i64, (bytes * each).round() as i64)
 }
 
-fn values_of(site: &Site, mean: u64) -> [i64; VALUES] {
-    let (objects, bytes) = estimate(site.allocated, mean);
+/// Samples of what a site has allocated, what of it is in use, and what it has freed.
+fn samples_of(site: &Site) -> [Count; 3] {
     if site.is_free {
-        return [0, 0, 0, 0, objects, bytes];
+        return [Count::default(), Count::default(), site.allocated];
     }
     let in_use = Count {
         objects: site.allocated.objects.saturating_sub(site.freed.objects),
         bytes: site.allocated.bytes.saturating_sub(site.freed.bytes),
     };
-    let (objects_in_use, bytes_in_use) = estimate(in_use, mean);
-    [objects, bytes, objects_in_use, bytes_in_use, 0, 0]
+    [site.allocated, in_use, Count::default()]
 }
 
 /// Functions of the allocator itself, in programs that have it inside.
@@ -149,10 +152,14 @@ impl Profile {
         for site in &raw.sites {
             let stack = stacks.entry(&site.frames).or_insert_with(|| {
                 let frames = name_frames(&site.frames, &mut symbols);
-                Stack { frames, values: [0; VALUES] }
+                Stack { frames, values: [0; VALUES], samples: [Count::default(); 3] }
             });
-            for (sum, value) in stack.values.iter_mut().zip(values_of(site, raw.mean)) {
-                *sum += value;
+            for (kind, count) in samples_of(site).into_iter().enumerate() {
+                let (objects, bytes) = estimate(count, raw.mean);
+                stack.values[2 * kind] += objects;
+                stack.values[2 * kind + 1] += bytes;
+                stack.samples[kind].objects += count.objects;
+                stack.samples[kind].bytes += count.bytes;
             }
         }
         let samples = raw.sites.iter().filter(|site| !site.is_free);
@@ -165,6 +172,7 @@ impl Profile {
             samples: samples.map(|site| site.allocated.objects).sum(),
             lost: raw.lost,
             traces_frees: raw.traces_frees,
+            is_difference: false,
         }
     }
 
@@ -172,6 +180,7 @@ impl Profile {
     /// processes.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
+        self.is_difference = true;
         let mut less: HashMap<_, [i64; VALUES]> = HashMap::new();
         for stack in &base.stacks {
             let sum = less.entry(stack.key()).or_default();
@@ -188,7 +197,8 @@ impl Profile {
             if let Some(values) = less.remove(&stack.key()) {
                 let mut frames = stack.frames.clone();
                 frames.iter_mut().for_each(|frame| frame.place.mapping = None);
-                rest.push(Stack { frames, values: values.map(|value| -value) });
+                let values = values.map(|value| -value);
+                rest.push(Stack { frames, values, samples: [Count::default(); 3] });
             }
         }
         self.stacks.extend(rest);

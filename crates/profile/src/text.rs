@@ -1,7 +1,12 @@
 //! A profile as text: call sites by what they have, the largest first.
 
 use crate::profile::{Profile, Stack, Value};
+use crate::raw::Count;
+use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
+
+/// Samples of a call site below which its figures are little more than a guess.
+const FEW: u64 = 10;
 
 /// Callers that are shown of each call site.
 const CALLERS: usize = 12;
@@ -28,6 +33,20 @@ fn pair(shown: Value) -> (Value, Value, &'static str) {
         }
         Value::FreeObjects | Value::FreeSpace => (Value::FreeSpace, Value::FreeObjects, "freed"),
     }
+}
+
+/// The bytes between which a call site has them with 95 %, where `value` is estimated from a count
+/// of samples. That count is Poisson's (its interval by Wilson and Hilferty, 1931), but for objects
+/// so large that each is a sample: of these there is no doubt.
+fn interval(value: i64, sampled: Count) -> (i64, i64) {
+    let (value, count) = (value as f64, sampled.objects as f64);
+    let doubt = (1.0 - sampled.bytes as f64 / value.max(1.0)).max(0.0).sqrt();
+    let bound = |count: f64, sign: f64| {
+        count * (1.0 - 1.0 / (9.0 * count) + sign * 1.96 / (3.0 * count.sqrt())).powi(3)
+    };
+    let at = |bound: f64| value * (1.0 + doubt * (bound / count - 1.0));
+    let low = at(bound(count, -1.0).max(0.0)).max(sampled.bytes as f64);
+    (low as i64, at(bound(count + 1.0, 1.0)) as i64)
 }
 
 /// Prints the `most` call sites that have most of `shown`.
@@ -60,11 +79,19 @@ pub(crate) fn write(
     if profile.lost > 0 {
         writeln!(out, "{} more samples found no room and are missing", profile.lost)?;
     }
-    let hidden = stacks.len().saturating_sub(most);
+    let (hidden, mut has_few) = (stacks.len().saturating_sub(most), false);
     for stack in stacks.into_iter().take(most) {
         let share = 100.0 * of(stack, space) as f64 / (total as f64).abs().max(1.0);
         let (held, count) = (bytes(of(stack, space)), of(stack, objects));
-        writeln!(out, "\n{held} {verb} ({share:.1} %) in {}", counted(count, "object"))?;
+        write!(out, "\n{held} {verb} ({share:.1} %) in {}", counted(count, "object"))?;
+        let sampled = stack.samples[space as usize / 2];
+        if sampled.objects > 0 && !profile.is_difference {
+            let (low, high) = interval(of(stack, space), sampled);
+            let samples = counted(sampled.objects as i64, "sample");
+            write!(out, "; {samples}: {} to {}", bytes(low), bytes(high))?;
+            has_few |= sampled.objects < FEW && low < high;
+        }
+        writeln!(out)?;
         let lines = stack.lines().count();
         for line in stack.lines().take(CALLERS) {
             match line.file.is_empty() {
@@ -79,6 +106,12 @@ pub(crate) fn write(
     if hidden > 0 {
         let beyond = counted(hidden as i64, "call site");
         writeln!(out, "\n{beyond} beyond; --top {} shows all", most + hidden)?;
+    }
+    if has_few && profile.mean > LEAST_MEAN as u64 {
+        writeln!(
+            out,
+            "\nFewer than {FEW} samples say little: take --mean 4K (QUARRY_PROFILE_MEAN=4K)"
+        )?;
     }
     Ok(())
 }
@@ -100,12 +133,25 @@ impl<'a, I: Iterator<Item = &'a crate::symbols::Line>> ByFunction<'a> for I {}
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, counted};
+    use super::{bytes, counted, interval};
+    use crate::raw::Count;
 
     #[test]
     fn one_is_no_plural() {
         let phrases = [0, 1, 2].map(|count| counted(count, "call site"));
         assert_eq!(phrases, ["0 call sites", "1 call site", "2 call sites"]);
+    }
+
+    #[test]
+    fn few_samples_say_little_and_large_objects_much() {
+        let of = |value, objects, bytes| interval(value, Count { objects, bytes });
+        assert_eq!(of(64 << 20, 1, 64 << 20), (64 << 20, 64 << 20), "each is a sample");
+        // Poisson: 2 events stand for 0.24 to 7.2, and 100 for 81 to 122.
+        let (low, high) = of(2_000_000, 2, 32);
+        assert!((200_000..280_000).contains(&low) && (7_000_000..7_400_000).contains(&high));
+        let (low, high) = of(100_000_000, 100, 1600);
+        assert!((80_900_000..81_800_000).contains(&low), "{low}");
+        assert!((121_000_000..122_000_000).contains(&high), "{high}");
     }
 
     #[test]
