@@ -2,9 +2,10 @@
 
 use quarry_harness::judge::{Judgement, Outcome, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
+use quarry_harness::statistics::MIN_PAIRS;
 
 /// More runs than this are not worth a proposal.
-pub(super) const MOST_MORE: usize = 1000;
+const MOST_MORE: usize = 1000;
 
 /// The judgements on every allocator but the baseline, in every metric.
 #[derive(Clone, Debug)]
@@ -69,6 +70,10 @@ impl Judgements {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;
             let name = format!("{variant}: undecided in {}", metric.name);
             match more_runs.filter(|more| *more <= MOST_MORE) {
+                // Nobody knows yet what would settle it.
+                Some(_) if judgement.interval().is_none() => format!(
+                    "{name}; an interval takes {MIN_PAIRS} runs at least (--runs {MIN_PAIRS})"
+                ),
                 Some(more) => format!(
                     "{name}; about {more} more runs would settle it (--runs {})",
                     pairs + more

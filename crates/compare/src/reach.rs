@@ -405,7 +405,7 @@ mod tests {
     }
 
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {
-        let calls = Calls { allocations, frees: 0, bytes, ns };
+        let calls = Calls { allocations, bytes, ns, ..Calls::default() };
         let busiest = PathBuf::from("/no/such");
         let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
         Probe {

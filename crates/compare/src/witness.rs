@@ -38,6 +38,8 @@ pub struct Calls {
     pub bytes: u64,
     /// Time spent in all of them.
     pub ns: u64,
+    /// Bytes that were never freed, with the headers of glibc.
+    pub held: u64,
 }
 
 impl std::ops::AddAssign for Calls {
@@ -46,6 +48,7 @@ impl std::ops::AddAssign for Calls {
         self.frees += other.frees;
         self.bytes += other.bytes;
         self.ns += other.ns;
+        self.held += other.held;
     }
 }
 
@@ -108,7 +111,7 @@ fn record(slot: &[u8]) -> Option<ProcessRecord> {
 fn calls(slot: &[u8]) -> Calls {
     let sum = |field: usize| {
         let stripes = (0..layout::STRIPES).map(|it| layout::COUNTERS + it * layout::STRIPE_BYTES);
-        stripes.map(|at| number64(slot, at + field)).sum::<u64>()
+        stripes.map(|at| number64(slot, at + field)).fold(0, u64::wrapping_add)
     };
     let per_ms = number64(slot, layout::TICKS_PER_MS).max(1);
     Calls {
@@ -116,6 +119,8 @@ fn calls(slot: &[u8]) -> Calls {
         frees: sum(layout::FREES),
         bytes: sum(layout::BYTES),
         ns: (u128::from(sum(layout::TICKS)) * 1_000_000 / u128::from(per_ms)) as u64,
+        // Children of a fork free what their parent has allocated as well.
+        held: sum(layout::HELD).cast_signed().max(0).cast_unsigned(),
     }
 }
 
@@ -174,6 +179,19 @@ mod tests {
             let Calls { allocations, bytes, ns, .. } = one.calls;
             assert!(allocations > 5 && bytes > allocations && ns > 0, "{one:?}");
         }
+    }
+
+    #[test]
+    fn the_counter_knows_what_was_never_freed() {
+        let script = "kept = [bytes(1 << 20) for n in range(50)]; import os; os._exit(0)";
+        let said = run(&format!("exec python3 -c '{script}'"), |it| &it.counter);
+        let held = |name: &str| {
+            let of = |it: &&ProcessRecord| it.executable.to_string_lossy().contains(name);
+            said.iter().find(of).map(|it| it.calls.held >> 20)
+        };
+        assert!(held("python").is_some_and(|mib| (50..70).contains(&mib)), "{said:?}");
+        let said = run("exec sort /dev/null", |it| &it.counter);
+        assert!(said.iter().all(|it| it.calls.held < 1 << 20), "{said:?}");
     }
 
     #[test]

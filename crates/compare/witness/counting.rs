@@ -90,45 +90,84 @@ fn counted<T>(kind: usize, bytes: usize, call: impl FnOnce() -> T) -> T {
     let result = call();
     let spent = ticks().wrapping_sub(before).saturating_sub(OVERHEAD.load(Ordering::Relaxed));
     let spent = spent.min(LONGEST.load(Ordering::Relaxed));
-    // Stacks of threads lie megabytes apart.
-    let stripe = (&raw const before as usize >> 20) % layout::STRIPES * layout::STRIPE_BYTES;
     for (field, amount) in [(kind, 1), (layout::TICKS, spent), (layout::BYTES, bytes as u64)] {
-        // SAFETY: the field lies in the slot, is aligned, and is only ever used atomically.
-        let field = unsafe { AtomicU64::from_ptr(counters.add(stripe + field).cast()) };
-        field.fetch_add(amount, Ordering::Relaxed);
+        add(field, amount);
     }
     result
+}
+
+/// Adds to a field of the stripe of this thread, where this process has counters.
+#[inline(always)]
+fn add(field: usize, amount: u64) {
+    let counters = COUNTERS.load(Ordering::Acquire);
+    if counters.is_null() {
+        return;
+    }
+    // Stacks of threads lie megabytes apart.
+    let stripe = (&raw const counters as usize >> 20) % layout::STRIPES * layout::STRIPE_BYTES;
+    // SAFETY: the field lies in the slot, is aligned, and is only ever used atomically.
+    let field = unsafe { AtomicU64::from_ptr(counters.add(stripe + field).cast()) };
+    field.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// Counts the bytes of a block, which may be null, as held, and returns it.
+fn held(block: *mut c_void) -> *mut c_void {
+    // SAFETY: null, or a block of glibc's.
+    add(layout::HELD, unsafe { bytes_of(block) });
+    block
+}
+
+/// The bytes of a block and of its header. They stand in front of it, above three bits of flags
+/// (glibc 2.0 to 2.42, `malloc/malloc.c`); `malloc_usable_size` may be that of an allocator which
+/// the program links.
+///
+/// # Safety
+/// It is null, or a block of glibc's.
+unsafe fn bytes_of(block: *mut c_void) -> u64 {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: the header of the block (caller's promise).
+    unsafe { block.cast::<u64>().sub(1).read() & !7 }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: malloc has no preconditions.
-    counted(layout::ALLOCATIONS, size, || unsafe { __libc_malloc(size) })
+    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_malloc(size) }))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
     // SAFETY: calloc has no preconditions.
-    counted(layout::ALLOCATIONS, bytes, || unsafe { __libc_calloc(count, size) })
+    held(counted(layout::ALLOCATIONS, bytes, || unsafe { __libc_calloc(count, size) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's promise is that of realloc.
-    counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) })
+    let before = unsafe { bytes_of(block) };
+    // SAFETY: as above.
+    let new = counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) });
+    if !new.is_null() || size == 0 {
+        add(layout::HELD, before.wrapping_neg());
+    }
+    held(new)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise is that of free.
+    add(layout::HELD, unsafe { bytes_of(block) }.wrapping_neg());
+    // SAFETY: as above.
     counted(layout::FREES, 0, || unsafe { __libc_free(block) });
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
     // SAFETY: memalign has no preconditions.
-    counted(layout::ALLOCATIONS, size, || unsafe { __libc_memalign(alignment, size) })
+    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_memalign(alignment, size) }))
 }
 
 #[unsafe(no_mangle)]

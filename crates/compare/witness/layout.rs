@@ -48,6 +48,9 @@ pub(crate) const TICKS: usize = 16;
 /// In a stripe: bytes asked for.
 pub(crate) const BYTES: usize = 24;
 
+/// In a stripe: bytes of blocks that were allocated, less those of blocks that were freed.
+pub(crate) const HELD: usize = 32;
+
 /// The slot is filled.
 pub(crate) const COMPLETE: u32 = 1;
 /// CPython is in the process.

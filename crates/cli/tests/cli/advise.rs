@@ -39,6 +39,7 @@ fn a_planted_good_allocator_is_to_be_used_and_its_evidence_is_there() {
         .stdout(contains(" % less peak memory, "))
         .stdout(contains("\nThe test: thrifty beside glibc, "))
         .stdout(contains("\nabsent: hoard: not installed"))
+        .stdout(contains(" MiB were never freed, which no allocator changes"))
         .stdout(contains("systemctl edit NAME.service"))
         .stdout(contains("COPY libthrifty.so /usr/local/lib/\n"))
         .stdout(contains("ENV LD_PRELOAD=/usr/local/lib/libthrifty.so\n"))

@@ -31,6 +31,8 @@ fn the_last_line_is_a_sentence_and_short_times_are_milliseconds() {
         .assert()
         .success()
         .stdout(contains("| wall, ms |"))
+        .stdout(contains("an interval takes 6 runs at least (--runs 6)"))
+        .stdout(contains("would settle it (--runs").not())
         .stdout(contains("\nIn short: 2 runs have no intervals, so nothing is decided; --runs 6"));
     let recording = json(&file);
     let wall = &recording["meta"]["metrics"][0];

@@ -206,6 +206,7 @@ mod tests {
             calls_per_second: 1.0,
             influence: 0.1,
             peak_bytes,
+            held_bytes: 0,
             wall_ns: 1,
             idles: false,
         }

@@ -35,7 +35,9 @@ const LONGEST_RUN: u32 = 10;
 /// A candidate's run fails after this many times what it takes on glibc, and not before
 /// [`PATIENCE`].
 const SLOWEST: u32 = 10;
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What was never freed is worth a remark from here on, where it is a good part of the peak.
+const MUCH_HELD: u64 = 8 << 20;
 
 /// The baseline of a program that is out of reach.
 const WHAT_IT_HAS: &str = "what it has";
@@ -246,6 +248,13 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
             "too short: a run takes {:.1} ms, most of which is starting a process and loading its \
              libraries; the answer is about that, so give the program more to do",
             facts.wall_ns as f64 / 1e6
+        ));
+    }
+    if facts.held_bytes >= MUCH_HELD.max(facts.peak_bytes / 4) {
+        notes.push(format!(
+            "{:.1} MiB were never freed, which no allocator changes; `quarry profile` says who asked \
+             for them",
+            facts.held_bytes as f64 / f64::from(1 << 20)
         ));
     }
     if is_forced {

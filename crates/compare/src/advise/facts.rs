@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) influence: f64,
     /// Most memory that was resident, in bytes.
     pub(super) peak_bytes: u64,
+    /// Bytes that were never freed.
+    pub(super) held_bytes: u64,
     /// Time of a run.
     pub(super) wall_ns: u64,
     /// True if processes live on, so that memory while idle is measured.
@@ -46,6 +48,7 @@ impl Facts {
             calls_per_second: calls.allocations as f64 * 1e9 / cpu_ns.max(1) as f64,
             influence: look.probe.influence().min(1.0),
             peak_bytes,
+            held_bytes: calls.held,
             wall_ns,
             idles: look.idles,
         }

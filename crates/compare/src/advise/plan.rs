@@ -15,8 +15,9 @@ use std::time::Duration;
 pub(super) const TESTED: u32 = 3;
 /// Share of the time that the test may take beyond its fewest rounds.
 const TEST_SHARE: f64 = 0.5;
-/// More rounds of the test than this tell no more that would matter.
-const MOST_TESTED: u32 = 40;
+/// More rounds of the test than this tell no more that would matter: intervals shrink with the
+/// square root.
+pub(super) const MOST_TESTED: u32 = 100;
 /// Most rounds of the first and of the second look.
 const MOST_FIRST: u32 = 5;
 const MOST_SECOND: u32 = 10;
@@ -60,6 +61,9 @@ pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Pl
     let second = (left / (kept + 1)).min(MOST_SECOND);
     // One candidate is not picked from any others.
     let second = if candidates == 1 { 0 } else { second };
+    // What no look can use is the test's.
+    let left = left - second * (kept + 1);
+    let test = (test + left / TESTED).min(MOST_TESTED);
     let plan = Plan { candidates, first, kept, second, test };
     debug_assert!(plan.runs() <= runs, "{plan:?} of {runs}");
     Ok(plan)
@@ -100,7 +104,7 @@ mod tests {
     #[test]
     fn a_short_program_has_all_rounds_and_a_long_one_few_candidates() {
         let short = of(12, 50).unwrap();
-        let expected = Plan { candidates: 12, first: 5, kept: 4, second: 10, test: 40 };
+        let expected = Plan { candidates: 12, first: 5, kept: 4, second: 10, test: 100 };
         assert_eq!(short, expected);
         let long = of(12, 10_000).unwrap();
         let expected = Plan { candidates: 6, first: 1, kept: 4, second: 0, test: 6 };

@@ -1,9 +1,10 @@
 //! The answer that a test supports.
 
+use super::plan::MOST_TESTED;
 use super::request::Goal;
 use super::search::LOSS_WEIGHT;
 use crate::closing::{self, effect};
-use crate::judgement::{Judgements, MOST_MORE};
+use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 
@@ -112,7 +113,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             let more = [Some(time), memory].into_iter().flatten();
             let more = match more.filter_map(|it| it.more_runs).max() {
                 None => String::new(),
-                Some(more) if more <= MOST_MORE => {
+                Some(more) if run.rounds() + more <= MOST_TESTED as usize => {
                     format!("; about {more} more runs would settle it (a longer --budget)")
                 }
                 Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
@@ -231,6 +232,11 @@ mod tests {
         let noisy = advised(&[EQUAL], 0.4, 5000, 3, Goal::Time);
         assert_eq!(noisy.answer, Answer::Undecided, "{noisy:?}");
         assert!(noisy.sentence.starts_with("undecided, so keep glibc for now: c0: "), "{noisy:?}");
+        // Two that are nearly equal, after all rounds that a test may have: time would not help.
+        let near = Nature { time: 0.97, ..EQUAL };
+        let capped = advised(&[near], 0.4, 100, 3, Goal::Time);
+        assert_eq!(capped.answer, Answer::Undecided, "{capped:?}");
+        assert!(capped.sentence.ends_with("a longer workload would settle it"), "{capped:?}");
         let failing = Nature { failing: 0.05, time: 0.5, ..EQUAL };
         let failed = (0..20).map(|seed| advised(&[failing], 0.02, 100, seed, Goal::Time));
         let failed = failed.filter(|it| it.sentence.contains("the test failed: ")).count();

@@ -166,7 +166,9 @@ impl Judgement {
             return format!("noise{}", reach.unwrap_or_default());
         }
         let apart = if self.is_paired { "" } else { ", unpaired" };
-        let more = self.more_runs.map_or(String::new(), |more| format!(", {more} more"));
+        // Without an interval they are what an interval takes, and may settle nothing.
+        let least = if self.interval().is_none() { " at least" } else { "" };
+        let more = self.more_runs.map_or(String::new(), |more| format!(", {more} more{least}"));
         format!("{}{more}{apart}", self.outcome.word())
     }
 
