@@ -161,8 +161,8 @@ impl Quarry {
     ///     let layout = Layout::new::<[u64; 20]>();
     ///     let new: *mut [u64; 20] = Quarry::alloc_dense(layout).cast();
     ///     assert!(!new.is_null(), "out of memory");
-    ///     // SAFETY: `new` is memory of this layout that only we know, which becomes a box. The old
-    ///     // box is given up by its layout; its contents need no drop.
+    ///     // SAFETY: `new` is memory of this layout that only we know, which becomes a box. The
+    ///     // old box is given up by its layout; its contents need no drop.
     ///     unsafe {
     ///         new.copy_from_nonoverlapping(place, 1);
     ///         let old = Box::into_raw(std::mem::replace(number, Box::from_raw(new)));

@@ -11,8 +11,8 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// others.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
-/// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes for
-/// each number up to the highest one in use, and the usual limit is 1,024.
+/// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes
+/// for each number up to the highest one in use, and the usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
 /// A descriptor that is closed when dropped.

@@ -252,8 +252,8 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
     }
     if facts.held_bytes >= MUCH_HELD.max(facts.peak_bytes / 4) {
         notes.push(format!(
-            "{:.1} MiB were never freed, which no allocator changes; `quarry profile` says who asked \
-             for them",
+            "{:.1} MiB were never freed, which no allocator changes; `quarry profile` says who \
+             asked for them",
             facts.held_bytes as f64 / f64::from(1 << 20)
         ));
     }
