@@ -177,11 +177,10 @@ impl fmt::Display for Problem {
             ),
             Self::Silent { process, resident } => write!(
                 out,
-                "{process} has {}.{} MiB in memory, and has published nothing yet: it does when it \
+                "{process} has {:.1} MiB in memory, and has published nothing yet: it does when it \
                  next asks Quarry for memory on a slow path, which a process that is idle from its \
                  start on never does; start it with QUARRY_RECORD=live to see it all the time",
-                resident >> 20,
-                (resident & ((1 << 20) - 1)) * 10 >> 20
+                *resident as f64 / f64::from(1 << 20)
             ),
             Self::Record { process, error: RecordError::OtherVersion { version } } => write!(
                 out,
