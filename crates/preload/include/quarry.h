@@ -106,7 +106,8 @@ typedef struct {
   unsigned int total;
   /*
    1 where it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense
-   would take from another one. A program that moves such objects comes to an end, with few slabs.
+   would take from another one. A program that moves such objects comes to an end, with few
+   slabs.
    */
   unsigned int is_sparse;
   /*

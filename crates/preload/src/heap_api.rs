@@ -70,7 +70,8 @@ pub struct QuarryOccupancy {
     /// Objects of its slab.
     total: c_uint,
     /// 1 where it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense
-    /// would take from another one. A program that moves such objects comes to an end, with few slabs.
+    /// would take from another one. A program that moves such objects comes to an end, with few
+    /// slabs.
     is_sparse: c_uint,
     /// 1 where no other object in use lies on one of its pages, which can go back without it.
     frees_page: c_uint,

@@ -10,8 +10,9 @@
 //! path publishes nothing, and readers print how old its record is. With `QUARRY_RECORD=live` the
 //! background thread is there from the start, also in the child of a fork, and publishes all the
 //! time. Otherwise a process publishes for the first time [`FIRST_NS`] after its first slow path,
-//! so that one that ends before does not pay for it. A process that makes no slow path does not even read the clock: the pages of the C library
-//! and the kernel that this takes are two page faults.
+//! so that one that ends before does not pay for it. A process that makes no slow path does not
+//! even read the clock: the pages of the C library and the kernel that this takes are two page
+//! faults.
 
 use crate::instance::{STACK, is_ready};
 use crate::{gate, profile, statistics, watcher};

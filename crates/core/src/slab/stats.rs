@@ -77,7 +77,8 @@ impl SlabStats {
 }
 
 /// How full the slab of an object is, beside all slabs of its cache: what a program has to know
-/// that can move its objects. Objects that CPUs and barns hold count as in use: nobody can tell cheaply.
+/// that can move its objects. Objects that CPUs and barns hold count as in use: nobody can tell
+/// cheaply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Objects of its slab that are in use, itself among them.
