@@ -174,3 +174,15 @@ fn nothing_moves_where_nothing_can_be_said() {
     let part = Run::new(linked_program("memory_moving.c")).arg("untold");
     part.env("QUARRY_DISABLE", "1").without_stats().finish().success();
 }
+
+#[test]
+fn what_was_freed_does_not_move() {
+    for how in ["freed", "freed-densely"] {
+        let outcome = Run::new(linked_program("memory_moving.c")).arg(how).without_stats().finish();
+        let pointer = outcome.stdout.lines().next().unwrap_or_default();
+        let said = format!("quarry: free({pointer}): ");
+        assert!(outcome.stderr.starts_with(&said), "{outcome}");
+        assert!(outcome.stderr.contains("freed already, or never allocated"), "{outcome}");
+        assert!(!outcome.stdout.contains("survived"), "{outcome}");
+    }
+}

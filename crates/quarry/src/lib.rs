@@ -177,7 +177,7 @@ impl Quarry {
     ///     place += 1;
     ///     place % 7 == 0
     /// });
-    /// let moved = numbers.iter_mut().filter(|it| move_denser(it)).count();
+    /// let moved = numbers.iter_mut().map(move_denser).filter(|it| *it).count();
     /// assert!(numbers.iter().enumerate().all(|(at, it)| it[19] == at as u64 * 7 + 6));
     /// assert!(moved > 0);
     /// ```

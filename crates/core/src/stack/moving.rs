@@ -9,7 +9,7 @@ use super::config::StackConfig;
 use super::instance::Stack;
 use super::request::MIN_ALIGN;
 use crate::heap::classes;
-use crate::slab::{CacheId, Occupancy, SlabPolicy};
+use crate::slab::{CacheId, Glance, Occupancy, SlabPolicy};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Stack<C> {
@@ -45,14 +45,18 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Gives an object back to its slab at once. False, and nothing done, where
-    /// [`free`](Self::free) has to: as [`alloc_dense`](Self::alloc_dense).
+    /// [`free`](Self::free) has to: as [`alloc_dense`](Self::alloc_dense), and where the object
+    /// seems to have been freed a moment ago.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up where this succeeds.
     pub unsafe fn free_dense(&self, address: *mut u8) -> bool {
         self.cache_at(address).is_some_and(|(id, object)| {
             // SAFETY: an object of this cache starts at the address, and is given up (caller).
-            unsafe { self.inner().slab.free_dense(&self.context(), self.known_cache(id), object) }
+            unsafe {
+                !C::Slab::seems_parked(&self.fast.percpu, id, object)
+                    && self.inner().slab.free_dense(&self.context(), self.known_cache(id), object)
+            }
         })
     }
 }

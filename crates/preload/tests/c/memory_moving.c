@@ -1,7 +1,8 @@
 /*
  * A program moves the objects of sparse slabs together, and memory comes back. Pointers that are
  * none of an object get no answer. Argument "told": under a policy that has no way past what CPUs
- * hold; "untold": where nothing can be said of an object.
+ * hold; "untold": where nothing can be said of an object. "freed" and "freed-densely": what was
+ * freed so is freed again.
  */
 #include "check.h"
 #include <quarry.h>
@@ -97,8 +98,23 @@ static void odd_pointers(int are_told)
     CHECK(quarry_malloc_dense((size_t)-1) == NULL && errno == ENOMEM, "more than there is");
 }
 
+/* Prints the pointer that is freed again. */
+static void free_again(int is_first_dense)
+{
+    void *object = malloc(100);
+    printf("%p\n", object);
+    fflush(stdout);
+    (is_first_dense ? quarry_free_dense : free)(object);
+    quarry_free_dense(opaque(object));
+    puts("survived");
+}
+
 int main(int count, char **arguments)
 {
+    if (count > 1 && strncmp(arguments[1], "freed", 5) == 0) {
+        free_again(arguments[1][5] == '-');
+        return 0;
+    }
     int are_told = count < 2 || strcmp(arguments[1], "told") == 0;
     odd_pointers(are_told);
     populate();
