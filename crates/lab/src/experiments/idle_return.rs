@@ -26,7 +26,7 @@ const MIB: f64 = (1 << 20) as f64;
 pub(crate) const HELD: &str = "resident above live";
 /// Interval between two readings of memory, and between those of a rest beyond `SHORT_REST`.
 const INTERVAL: Duration = Duration::from_millis(50);
-const LONG_INTERVAL: Duration = Duration::from_millis(500);
+const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
 /// Time for which the process is idle beyond the last look.
 const BEYOND: Duration = Duration::from_millis(500);
