@@ -168,7 +168,11 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
+    // Where the system makes huge pages unasked, a call for small ones brings in more than it says,
+    // unless the pageblock was told to stay small.
+    if is_huge || pageblock.faults() == Faults::Small || !os.gives_huge_unasked() {
+        memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
+    }
     if is_huge {
         pageblock.came_in_whole();
     }
