@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tokio::net::UnixListener;
 use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Orders that are kept.
 const KEPT: u64 = 50_000;
@@ -57,18 +58,22 @@ async fn echo(Json(value): Json<Value>) -> Json<Value> {
     Json(value)
 }
 
-/// Serves at a unix socket until the process ends.
+/// Serves at a unix socket until it is asked to end, by SIGTERM.
 ///
 /// # Errors
 /// If the socket cannot be made, or the runtime not be started.
 pub fn serve(socket: &Path) -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     runtime.block_on(async {
+        let mut asked = signal(SignalKind::terminate())?;
         let service = Router::new()
             .route("/orders", post(take))
             .route("/echo", post(echo))
             .with_state(Orders::default());
-        axum::serve(UnixListener::bind(socket)?, service).await
+        let end = async move {
+            asked.recv().await;
+        };
+        axum::serve(UnixListener::bind(socket)?, service).with_graceful_shutdown(end).await
     })
 }
 
