@@ -367,19 +367,22 @@ impl RawPage {
     #[must_use]
     pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
         waiting(|cache| {
-            let is_taken = match is_exclusive {
-                true => cache.try_latch_exclusive(self.0),
-                false => cache.try_latch_shared(self.0),
+            let has_latch = match (is_exclusive, waits) {
+                (true, false) => cache.try_latch_exclusive(self.0),
+                (false, false) => cache.try_latch_shared(self.0),
+                (true, true) => {
+                    cache.latch_exclusive(self.0);
+                    true
+                }
+                (false, true) => {
+                    cache.latch_shared(self.0);
+                    true
+                }
             };
-            match is_exclusive {
-                _ if is_taken || !waits => {}
-                true => cache.latch_exclusive(self.0),
-                false => cache.latch_shared(self.0),
-            }
-            if is_exclusive && (is_taken || waits) {
+            if has_latch && is_exclusive {
                 cache.set_writer(self.0, writer());
             }
-            is_taken || waits
+            has_latch
         })
     }
 

@@ -238,8 +238,7 @@ impl Memory {
                 self.note_unmapped(start, end);
                 continue;
             }
-            (start..end.min(arena.span_blocks()))
-                .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
+            self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
                 // Locked pages stay in memory in any case; this makes them zero.
                 // SAFETY: as above.
@@ -257,6 +256,12 @@ impl Memory {
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }
+    }
+
+    /// Notes that all of some pageblocks goes back to the OS.
+    pub(crate) fn note_purged(&self, first: u32, end: u32) {
+        (first..end.min(self.arena.span_blocks()))
+            .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
     /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of an extent

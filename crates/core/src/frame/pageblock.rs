@@ -115,6 +115,14 @@ pub enum Faults {
     Whole = 4,
 }
 
+impl Faults {
+    /// Returns whether it is, or becomes, a huge page.
+    #[must_use]
+    pub fn is_huge(self) -> bool {
+        matches!(self, Self::Huge | Self::Whole)
+    }
+}
+
 /// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
 /// a mask for each.
 #[inline]

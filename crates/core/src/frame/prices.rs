@@ -25,7 +25,7 @@ pub struct Prices {
 
 /// The price of 2 MiB of one kind.
 struct Price {
-    /// Small pages that have come in since the last time was remembered: `{frames : 32 | us : 32}`.
+    /// Small pages that have come in since the last time was remembered: `{frames : 32 | ns : 32}`.
     since: AtomicU64,
     /// The last times of 2 MiB, the latest first, in microseconds; 0 where there is none. Threads
     /// that write at the same time may lose some: they are samples.
@@ -39,15 +39,15 @@ impl Price {
 
     fn note(&self, frames: u32, ns: u64) {
         let since = self.since.load(Relaxed);
-        let (all, us) = ((since >> 32) + u64::from(frames), (since & 0xffff_ffff) + ns / 1000);
+        let (all, ns) = ((since >> 32) + u64::from(frames), u64::from(since as u32) + ns);
         if all < u64::from(PAGEBLOCK_FRAMES) {
-            return self.since.store(all << 32 | us.min(0xffff_ffff), Relaxed);
+            return self.since.store(all << 32 | ns.min(u32::MAX.into()), Relaxed);
         }
         self.since.store(0, Relaxed);
         for at in (1..REMEMBERED).rev() {
             self.last_us[at].store(self.last_us[at - 1].load(Relaxed), Relaxed);
         }
-        let each = us * u64::from(PAGEBLOCK_FRAMES) / all;
+        let each = ns * u64::from(PAGEBLOCK_FRAMES) / all / 1000;
         self.last_us[0].store(u32::try_from(each).unwrap_or(u32::MAX).max(1), Relaxed);
     }
 

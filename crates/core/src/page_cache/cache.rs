@@ -326,11 +326,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.grace.release(self.host, GRACE_BATCH);
     }
 
-    /// Frames of the pages of all mappings. O(slots).
-    pub fn frames_in_all(self) -> u64 {
-        self.tables.counters.pages()
-    }
-
     /// How often what happened to pages. O(slots).
     pub fn events(self) -> EventCounts {
         self.tables.counters.sums()

@@ -123,16 +123,6 @@ impl Counters {
         self.slots.at(slot.index()).counts[event as usize].fetch_add(times, Relaxed);
     }
 
-    /// Frames of pages that indexes name. O(slots).
-    pub(super) fn pages(&self) -> u64 {
-        let sum = |event: Event| {
-            let slots = (0..self.slots.len()).map(|slot| self.slots.at(slot));
-            slots.fold(0, |sum: u64, it| sum.wrapping_add(it.counts[event as usize].load(Relaxed)))
-        };
-        let removed = sum(Event::Removed);
-        sum(Event::Added).saturating_sub(removed)
-    }
-
     /// The sums over all slots. O(slots * events).
     pub(super) fn sums(&self) -> EventCounts {
         let mut sums = EventCounts([0; EVENTS]);

@@ -163,7 +163,7 @@ impl<C: StackConfig> Stack<C> {
     /// below the low mark. O(slots).
     pub(super) fn spare_frames(&self, cache: PageCacheRef<'_, Self>) -> u64 {
         let floor = self.pages().zones().budget().marks().low;
-        cache.frames_in_all().saturating_sub(floor.into())
+        cache.events().pages().saturating_sub(floor.into())
     }
 
     /// Everything twice: what is used is activated the first time.

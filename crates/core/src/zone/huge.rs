@@ -141,22 +141,17 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
     let unasked = || memory.arena().os().gives_huge_unasked() && pfn.pageblock().0 < MOST_SMALL;
-    if matches!(faults, Faults::Huge | Faults::Whole) || faults != Faults::Small && unasked() {
+    if faults.is_huge() || faults != Faults::Small && unasked() {
         advise(memory, first, Faults::Small);
     }
-}
-
-/// Notes that whole pageblocks go back to the OS.
-pub(super) fn go_whole(memory: &Memory, first: Pfn, frames: u32) {
-    let pageblocks = (0..frames).step_by(PAGEBLOCK_FRAMES as usize);
-    pageblocks.for_each(|at| memory.pageblocks().of(first.plus(at)).went_whole());
 }
 
 /// Brings frames of one pageblock into memory in one call: all of it where it comes in as a huge
 /// page. Notes how long that takes. Where the system refuses, plain faults do the same.
 pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
-    let (is_huge, os) = (pageblock.faults() == Faults::Huge, memory.arena().os());
+    let (faults, os) = (pageblock.faults(), memory.arena().os());
+    let is_huge = faults == Faults::Huge;
     // Where a page of the OS is larger than a block, what lies beside it comes along anyway.
     let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
@@ -170,7 +165,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let ended = monotonic_ns();
     // Where the system makes huge pages unasked, a call for small ones brings in more than it says,
     // unless the pageblock was told to stay small.
-    if is_huge || pageblock.faults() == Faults::Small || !os.gives_huge_unasked() {
+    if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
     if is_huge {
@@ -189,8 +184,7 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
         (_, faults) => faults,
     };
     pageblock.set_faults(faults);
-    let [was_huge, is_huge] =
-        [before, faults].map(|faults| matches!(faults, Faults::Huge | Faults::Whole));
+    let (was_huge, is_huge) = (before.is_huge(), faults.is_huge());
     let becomes_small = before != Faults::Small && faults == Faults::Small;
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();

@@ -198,7 +198,8 @@ pub(super) fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
     if frames < PAGEBLOCK_FRAMES {
         huge::make_hole(memory, first);
     } else {
-        huge::go_whole(memory, first, frames);
+        let block = first.pageblock().0;
+        memory.note_purged(block, block + frames / PAGEBLOCK_FRAMES);
     }
     let (arena, bytes) = (memory.arena(), frames as usize * FRAME_BYTES);
     match arena.os().purge(arena.address(first), bytes) {
