@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tokio::net::UnixListener;
 use tokio::runtime::Builder;
@@ -20,19 +19,17 @@ use tokio::signal::unix::{SignalKind, signal};
 const KEPT: u64 = 50_000;
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "what a service keeps it may be asked for later")]
 struct Order {
     id: u64,
     lines: Vec<Line>,
-    /// Kept as they are.
-    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
     customer: String,
-    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
     tags: Vec<String>,
 }
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "as above")]
 struct Line {
-    #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
     article: String,
     count: u64,
     cents: u64,
@@ -58,11 +55,13 @@ async fn echo(Json(value): Json<Value>) -> Json<Value> {
     Json(value)
 }
 
-/// Serves at a unix socket until it is asked to end, by SIGTERM.
+/// Serves at the unix socket that the first argument names, until it is asked to end by SIGTERM.
 ///
 /// # Errors
-/// If the socket cannot be made, or the runtime not be started.
-pub fn serve(socket: &Path) -> io::Result<()> {
+/// If there is no argument, the socket cannot be made, or the runtime not be started.
+pub fn main() -> io::Result<()> {
+    let socket = std::env::args_os().nth(1);
+    let socket = socket.ok_or_else(|| io::Error::other("usage: axum-json SOCKET"))?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     runtime.block_on(async {
         let mut asked = signal(SignalKind::terminate())?;
@@ -75,14 +74,4 @@ pub fn serve(socket: &Path) -> io::Result<()> {
         };
         axum::serve(UnixListener::bind(socket)?, service).with_graceful_shutdown(end).await
     })
-}
-
-/// Serves at the socket that the first argument names.
-///
-/// # Errors
-/// As [`serve`], and where there is no argument.
-pub fn main() -> io::Result<()> {
-    let socket = std::env::args_os().nth(1);
-    let socket = socket.ok_or_else(|| io::Error::other("usage: axum-json SOCKET"))?;
-    serve(Path::new(&socket))
 }

@@ -2,5 +2,4 @@
 //! any library can be preloaded, and one whose global allocator is Quarry.
 
 pub mod axum_json;
-pub mod random;
 pub mod serde_batch;

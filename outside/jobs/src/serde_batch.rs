@@ -1,7 +1,7 @@
 //! A batch job: documents of JSON are read as values and as structs, an index of words is built,
 //! and strings are sorted, on two threads.
 
-use crate::random::Random;
+use fastrand::Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,26 +32,26 @@ struct Line {
     price: f64,
 }
 
-fn order(random: &mut Random, id: u64) -> Order {
-    let word = |random: &mut Random, stem: &str| format!("{stem}-{}", random.below(100_000));
-    let lines = (0..1 + random.below(12)).map(|_| Line {
+fn order(random: &mut Rng, id: u64) -> Order {
+    let word = |random: &mut Rng, stem: &str| format!("{stem}-{}", random.u64(..100_000));
+    let lines = (0..1 + random.u64(..12)).map(|_| Line {
         article: word(random, "article"),
-        count: random.below(100) as u32,
-        price: random.below(100_000) as f64 / 100.0,
+        count: random.u64(..100) as u32,
+        price: random.u64(..100_000) as f64 / 100.0,
     });
     let lines = lines.collect();
     Order {
         id,
         customer: word(random, "customer"),
-        tags: (0..random.below(6)).map(|_| word(random, "tag")).collect(),
+        tags: (0..random.u64(..6)).map(|_| word(random, "tag")).collect(),
         lines,
-        note: (random.below(3) == 0).then(|| "x".repeat(random.below(400) as usize)),
+        note: (random.u64(..3) == 0).then(|| "x".repeat(random.u64(..400) as usize)),
     }
 }
 
 /// Reads a batch of documents as structs and as values. Returns a sum that depends on all of them.
 fn batch(number: u64) -> u64 {
-    let mut random = Random::new(number + 1);
+    let mut random = Rng::with_seed(number + 1);
     let documents: Vec<String> = (0..DOCUMENTS)
         .map(|id| serde_json::to_string(&order(&mut random, id)).expect("an order is JSON"))
         .collect();
@@ -71,10 +71,10 @@ fn batch(number: u64) -> u64 {
 
 /// Builds an index of numbers by words; returns a sum that depends on it.
 fn index(part: u64, hundredths: u64) -> u64 {
-    let mut random = Random::new(100 + part);
+    let mut random = Rng::with_seed(100 + part);
     let mut index: HashMap<String, Vec<u64>> = HashMap::new();
     for entry in 0..hundredths * ENTRIES / 2 {
-        let key = format!("word-{}-{part}", random.below(hundredths * KEYS / 2));
+        let key = format!("word-{}-{part}", random.u64(..hundredths * KEYS / 2));
         index.entry(key).or_default().push(entry);
     }
     index.values().map(|entries| entries.len() as u64 * entries[0] % 1009).sum()
@@ -88,7 +88,7 @@ pub fn run(hundredths: u64) {
         let words: u64 = (0..2u64).into_par_iter().map(|part| index(part, hundredths)).sum();
         let mut strings: Vec<String> = (0..hundredths * STRINGS)
             .into_par_iter()
-            .map(|at| format!("{:016x}", Random::new(at).below(u64::MAX)))
+            .map(|at| format!("{:016x}", Rng::with_seed(at).u64(..)))
             .collect();
         strings.par_sort_unstable();
         println!("batches {batches}, words {words}, first {}", strings[0]);

@@ -134,17 +134,11 @@ impl IdleReturn {
 /// # Errors
 /// Why there is none.
 pub(crate) fn take(contender: &Contender, sample: &IdleSample, looks: &[u64]) -> Result<Taken> {
-    let last = looks.last().copied().context("no look")?;
-    let rest = Duration::from_secs(last);
+    let rest = Duration::from_secs(*looks.last().context("no look")?);
     let interval = if rest > SHORT_REST { LONG_INTERVAL } else { INTERVAL };
     let (timeline, mut measurement) =
         contender.watch(&sample.order(), interval, ("idle", rest + BEYOND))?;
-    let mut figures = held(&timeline, last, HELD).context("no reading at the last look")?;
-    for look in &looks[..looks.len() - 1] {
-        let earlier = held(&timeline, *look, &after(*look)).context("no reading at a look")?;
-        figures.extend(earlier.into_iter().filter(|(name, _)| *name == after(*look)));
-    }
-    measurement.figures = figures;
+    measurement.figures = held(&timeline, looks).context("no reading at a look")?;
     Ok(Taken { measurement, timeline: Some(timeline) })
 }
 
@@ -182,21 +176,28 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// Returns what a sample held so many seconds after the last free, by `name`, in MiB above what
-/// lives. The table of objects and the memory that the process had before are not the allocator's.
-fn held(timeline: &Timeline, seconds: u64, name: &str) -> Option<BTreeMap<String, f64>> {
+/// Returns what a sample held at each look, in MiB above what lives. The table of objects and the
+/// memory that the process had before are not the allocator's.
+fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;
     let [live, table] = numbers[..] else { return None };
     let before = timeline.at(base + BASE.as_secs_f64() * 1e3)?;
-    let after = timeline.at(idle + seconds as f64 * 1e3)?;
     let above = |bytes: i64| (bytes - (live + table) as i64) as f64 / MIB;
+    let at = |look: u64| timeline.at(idle + look as f64 * 1e3);
+    let resident = |seen: Reading| above(seen.resident as i64 - before.resident as i64);
+    let (&last, earlier) = looks.split_last()?;
+    let seen = at(last)?;
     let figures = [
         ("live", live as f64 / MIB),
-        (name, above(after.resident as i64 - before.resident as i64)),
-        ("counted by the system above live", above(after.charged - before.charged)),
+        (HELD, resident(seen)),
+        ("counted by the system above live", above(seen.charged - before.charged)),
     ];
-    Some(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
+    let mut figures = BTreeMap::from(figures.map(|(name, figure)| (name.to_owned(), figure)));
+    for look in earlier {
+        figures.insert(after(*look), resident(at(*look)?));
+    }
+    Some(figures)
 }
 
 /// Resident memory over time, the first sample of each.

@@ -32,13 +32,10 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-/// The variant of a page cache.
-///
-/// # Errors
-/// There is no such page cache.
-pub(super) fn variant(name: &str) -> Result<Variant> {
-    let names: Vec<&str> = CACHES.iter().map(|(name, _)| *name).collect();
-    let known = CACHES.iter().find(|(known, _)| *known == name);
+/// The variant of a name among those that are `known`, each with a description.
+fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let known = known.iter().find(|(known, _)| *known == name);
     let (name, what) =
         known.ok_or_else(|| quarry_harness::nearest::unknown("variant", name, &names))?;
     Ok(Variant::new(name, what))
@@ -49,7 +46,16 @@ pub(super) fn variant(name: &str) -> Result<Variant> {
 /// # Errors
 /// One is not known.
 pub(super) fn variants(names: &[String], baseline: &str) -> Result<Vec<Variant>> {
-    let mut all = names.iter().map(|name| variant(name)).collect::<Result<Vec<_>>>()?;
+    variants_of(&CACHES, names, baseline)
+}
+
+/// The same among those that are `known`.
+pub(super) fn variants_of(
+    known: &[(&str, &str)],
+    names: &[String],
+    baseline: &str,
+) -> Result<Vec<Variant>> {
+    let mut all = names.iter().map(|name| variant(known, name)).collect::<Result<Vec<_>>>()?;
     let copy = all.iter().find(|it| it.name == baseline).map(Variant::copy);
     all.extend(copy);
     Ok(all)

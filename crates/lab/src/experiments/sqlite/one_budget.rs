@@ -1,13 +1,12 @@
 //! `one-budget`: a heap that breathes beside readers and writers of the page cache.
 
 use super::super::plan::{Lab, Plan, Staged};
-use super::load::{LoadProgram, cache_of};
+use super::load::{LoadProgram, cache_of, variants_of};
 use anyhow::Result;
 use clap::Args;
 use quarry_harness::experiment::Experiment;
-use quarry_harness::nearest;
 use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Variant, Verify, Workload};
+use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
 
@@ -51,14 +50,6 @@ impl Defaults for OneBudget {
     const MOST_TASKS: u32 = 256;
 }
 
-fn variant(name: &str) -> Result<Variant> {
-    let known = DIVISIONS.iter().find(|(known, _)| *known == name);
-    let (name, what) = known.ok_or_else(|| {
-        nearest::unknown("variant", name, &DIVISIONS.map(|(division, _)| division))
-    })?;
-    Ok(Variant::new(name, what))
-}
-
 impl Plan for OneBudget {
     const NAME: &'static str = "one-budget";
 
@@ -67,9 +58,7 @@ impl Plan for OneBudget {
         let program = LoadProgram::find()?;
         let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
         let baseline = self.common.baseline(&names, DIVISIONS[0].0)?.to_owned();
-        let mut variants =
-            names.iter().map(|name| variant(name)).collect::<Result<Vec<Variant>>>()?;
-        variants.extend(variants.iter().find(|it| it.name == baseline).map(Variant::copy));
+        let variants = variants_of(&DIVISIONS, &self.common.variants, &baseline)?;
         let divisions: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
         let Self { mib, millis, latency, .. } = self;
         let sampler = move |key: SampleKey| {
