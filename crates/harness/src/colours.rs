@@ -10,12 +10,10 @@
 pub struct Colour {
     /// Has a contrast of at least 4 to 1 to white.
     pub light: String,
-    /// Has a contrast of at least 4 to 1 to [`DARK_GROUND`].
+    /// Has a contrast of at least 4 to 1 to the ground of pictures on a dark page.
     pub dark: String,
 }
 
-/// The ground of pictures on a dark page.
-pub const DARK_GROUND: &str = "#1a2029";
 /// The hues come in steps of this many degrees: closer ones look the same.
 const STEP: u64 = 15;
 /// Lightness and chroma of the shades on light and on dark ground, in OKLCH.
@@ -120,6 +118,8 @@ fn hex((lightness, chroma): (f64, f64), hue: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DARK_GROUND: &str = "#1a2029";
 
     fn luminance(colour: &str) -> f64 {
         let part = |at: usize| {

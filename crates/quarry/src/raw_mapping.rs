@@ -243,15 +243,6 @@ impl RawPage {
         self.0.0
     }
 
-    /// The page with this number.
-    ///
-    /// # Safety
-    /// The caller pins it.
-    #[must_use]
-    pub unsafe fn of_number(number: u32) -> Self {
-        Self(PageNo(number))
-    }
-
     /// The page with this number, if there is one and somebody pins it beside Quarry. O(1).
     #[must_use]
     pub fn pinned(number: usize) -> Option<Self> {

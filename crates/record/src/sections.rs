@@ -15,8 +15,6 @@ pub mod flags {
     pub const IS_LAST: u64 = 1 << 3;
     /// The process was forked off by the one that made the page.
     pub const IS_CHILD: u64 = 1 << 4;
-    /// The C library serves the process (`QUARRY_DISABLE=1`), or nothing was allocated yet.
-    pub const IS_IDLE: u64 = 1 << 5;
 }
 
 section! {

@@ -59,13 +59,3 @@ pub struct Outcome {
     /// Places where a task waited for its turn in the order of time, or an event was queued.
     pub events: u64,
 }
-
-impl Outcome {
-    /// All classes of locks together.
-    #[must_use]
-    pub fn all_locks(&self) -> LockClass {
-        let mut sum = LockClass::default();
-        self.locks.values().for_each(|class| sum += *class);
-        sum
-    }
-}

@@ -58,11 +58,6 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// Returns whether a list names `number`. A node without CPUs has an empty list, which names none.
-fn names(text: &[u8], number: u32) -> bool {
-    ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
-}
-
 /// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where it did
 /// not say). Kept, because later calls to the scheduler concern threads.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
@@ -232,19 +227,6 @@ pub fn current_node() -> u32 {
     node
 }
 
-/// The NUMA node of a CPU, 0 where the system does not say. Reads up to one file per node.
-#[must_use]
-pub fn node_of_cpu(cpu: u32) -> u32 {
-    let has_cpu = |node: &u32| {
-        let mut path = Line::<64>::default();
-        let written = write!(path, "/sys/devices/system/node/node{node}/cpulist\0");
-        let path = CStr::from_bytes_with_nul(path.as_bytes());
-        let (Ok(()), Ok(path)) = (written, path) else { return false };
-        find_piece(path, b'\n', |line| Some(names(line, cpu))).unwrap_or(false)
-    };
-    (0..node_number_limit()).find(has_cpu).unwrap_or(0)
-}
-
 /// Bytes of the last cache that holds data, divided by the CPUs that share it, as the first CPU
 /// sees it (`per_cpu_data_slice_size`, Linux 6.7); 0 where the system does not say, or where the
 /// process may not ask. Reads up to three small files for each cache, at every call.
@@ -380,10 +362,11 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_what_lies_in_its_ranges() {
-        let named: Vec<u32> = (0..14).filter(|cpu| names(b"0-3,8,10-11\n", *cpu)).collect();
-        assert_eq!(named, [0, 1, 2, 3, 8, 10, 11]);
-        assert!(!names(b"", 0) && !names(b"x,2", 0) && names(b"x,2", 2));
+    fn a_list_has_a_range_for_each_piece() {
+        let all = |text: &'static [u8]| -> Vec<_> { ranges(text).unwrap().collect() };
+        assert_eq!(all(b"0-3,8,10-11\n"), [Some((0, 3)), Some((8, 8)), Some((10, 11))]);
+        assert_eq!(all(b"x,2"), [None, Some((2, 2))]);
+        assert_eq!(all(b""), [None], "a node without CPUs");
     }
 
     #[test]
@@ -415,9 +398,5 @@ mod tests {
         assert!(cpu_number_limit() <= cpu_mask_limit());
         assert!(current_node() < node_number_limit());
         assert!((1..=node_number_limit()).contains(&memory_node_limit()));
-        // SAFETY: sched_getcpu has no preconditions.
-        let cpu = unsafe { libc::sched_getcpu() } as u32;
-        assert!(node_of_cpu(cpu) < node_number_limit());
-        assert_eq!(node_of_cpu(u32::MAX), 0, "no node has that CPU");
     }
 }

@@ -99,14 +99,6 @@ impl State {
     pub const fn has(self, flags: u64) -> bool {
         self.0 & flags == flags
     }
-
-    /// Returns whether nobody pins the page, latches it, writes it back or needs it written.
-    #[inline(always)]
-    #[must_use]
-    pub const fn is_idle_and_clean(self) -> bool {
-        let busy = MOST_PINS | MOST_SHARED << SHARED_SHIFT;
-        self.0 & (busy | Self::EXCLUSIVE | Self::DIRTY | Self::WRITEBACK) == 0
-    }
 }
 
 fresh_zero! {

@@ -5,7 +5,7 @@ use super::counters::{Counters, EventCounts};
 use super::demand::Demands;
 use super::descriptors::FreePages;
 use super::host::Host;
-use super::index::{GRACE_BATCH, IndexCounts, IndexNodes};
+use super::index::{IndexCounts, IndexNodes};
 use super::list_balance::ListBalance;
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
@@ -192,13 +192,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
     }
 
-    /// The mapping with this number, as [`key`](Self::key) says it, if it is live. O(1).
-    pub fn mapping_numbered(self, number: u32) -> Option<MappingId> {
-        let mapping = self.tables.mappings.numbered(number)?;
-        let id = MappingId { number, generation: mapping.generation() };
-        self.tables.mappings.lock(&self.tables.nodes, id).map(|_| id)
-    }
-
     /// Mappings that are live. O(1).
     pub fn mappings(self) -> u32 {
         self.tables.mappings.live()
@@ -296,18 +289,6 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub unsafe fn set_private(self, page: PageNo, word: u64) {
         self.tables.pages.at(page).private.store(word, Relaxed);
     }
-
-    /// Marks a page, so that its first use can be noticed (`PG_readahead`).
-    pub fn mark_readahead(self, page: PageNo) {
-        self.tables.pages.at(page).state.set(State::READAHEAD);
-    }
-
-    /// Takes that mark; returns whether the page had it.
-    #[inline]
-    pub fn take_readahead(self, page: PageNo) -> bool {
-        let state = &self.tables.pages.at(page).state;
-        state.load().has(State::READAHEAD) && state.clear(State::READAHEAD).has(State::READAHEAD)
-    }
 }
 
 // The cache as a whole.
@@ -319,11 +300,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.grace.release(self.host, 1);
         self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
-    }
-
-    /// Gives index nodes back that no index has any more, if many wait.
-    pub fn release_nodes(self) {
-        self.tables.nodes.grace.release(self.host, GRACE_BATCH);
     }
 
     /// How often what happened to pages. O(slots).
@@ -351,11 +327,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         all
     }
 
-    /// The nodes of indexes that all mappings share.
-    pub fn index_nodes(&self) -> &IndexNodes {
-        &self.tables.nodes
-    }
-
     /// Frames of pages that somebody pins, beside add batches, or whose mapping is unevictable.
     /// O(descriptors).
     pub fn pinned_frames(self) -> u64 {
@@ -371,11 +342,6 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn descriptors_in_use(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         all.filter(|page| self.state(*page) != State::default()).count() as u64
-    }
-
-    /// Frames that the pages of a group have. O(1).
-    pub fn frames_of_group(self, group: u8) -> u64 {
-        self.host.groups().at(GroupId(group)).used().into()
     }
 
     /// The choices that the cache was made with.

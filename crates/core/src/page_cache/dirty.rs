@@ -49,19 +49,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Marks a dirty page as clean without writing it: its owner has written it elsewhere. The
-    /// caller pins it. Returns whether it was dirty.
-    pub fn mark_clean(self, page: PageNo) -> bool {
-        let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        let was_dirty = self.tables.pages.at(page).state.clear(State::DIRTY).has(State::DIRTY);
-        if was_dirty {
-            locked.tree.clear_tag(index, Tag::Dirty);
-            drop(locked);
-            self.tables.counters.add(self.host.slot(), Event::Cleaned, self.frames(page));
-        }
-        was_dirty
-    }
-
     /// Pins up to `out.len()` dirty pages of a mapping from `from` on, in order; returns how many.
     /// O(pages), in one hold of the mapping's lock.
     pub fn dirty_pages(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
