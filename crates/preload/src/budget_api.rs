@@ -10,6 +10,7 @@ use quarry::{
     ShrinkControl, Shrinker, ShrinkerOptions,
 };
 use quarry_sys::errno::{self, KeepErrno};
+use quarry_sys::own_stack;
 use quarry_sys::report::fatal;
 
 /// QUARRY_SHRINK_STOP of `quarry.h`, which is no number that every C compiler knows.
@@ -140,8 +141,19 @@ fn refused(error: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize) -> c_int {
     let Some(budget) = budget() else { return -1 };
+    let figures = own_stack::run(|| figures(budget));
+    let bytes = bytes.min(size_of::<QuarryBudget>());
+    // SAFETY: there is room for so many bytes (caller's promise), and they are figures.
+    unsafe {
+        core::ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), out.cast(), bytes);
+    }
+    0
+}
+
+#[inline(never)]
+fn figures(budget: Budget) -> QuarryBudget {
     let stats = budget.stats();
-    let figures = QuarryBudget {
+    QuarryBudget {
         limit: stats.limit,
         min: stats.min,
         low: stats.low,
@@ -158,13 +170,7 @@ pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize
         unaccounted: budget.unaccounted().unwrap_or(0),
         direct_p999_ns: stats.direct_ns[1] as usize,
         pressure: code_of(stats.pressure),
-    };
-    let bytes = bytes.min(size_of::<QuarryBudget>());
-    // SAFETY: there is room for so many bytes (caller's promise), and they are figures.
-    unsafe {
-        core::ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), out.cast(), bytes);
     }
-    0
 }
 
 /// Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the

@@ -7,12 +7,7 @@ use core::ffi::c_int;
 use core::fmt::{self, Write};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
-use quarry_core::stack::HeapUse;
 use quarry_sys::errno::KeepErrno;
-
-fn heap_use() -> HeapUse {
-    process::stats().unwrap_or_default().heap
-}
 
 /// Bytes held from the system, in use and free, as glibc names them.
 #[unsafe(no_mangle)]
@@ -20,7 +15,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     if ensure_ready() == Mode::Disabled {
         return libc_malloc::mallinfo2().unwrap_or_default();
     }
-    let usage = heap_use();
+    let usage = process::heap_use();
     Mallinfo2 {
         arena: usage.arena_bytes,
         ordblks: usage.free_objects,
@@ -122,7 +117,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     if options != 0 {
         return libc::EINVAL;
     }
-    let usage = heap_use();
+    let usage = process::heap_use();
     let written = write!(
         Stream(stream),
         "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n\

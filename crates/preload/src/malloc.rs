@@ -43,9 +43,20 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 #[inline(never)]
 pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
-    if unsafe { STACK.halves().free_listed(pointer.cast()) } {
-        return;
+    unsafe {
+        if !STACK.halves().free_listed(pointer.cast()) {
+            free_unlisted(pointer);
+        }
     }
+}
+
+/// `free` of what the list of the running CPU has refused as well. Its callers have nothing on the
+/// stack by then.
+///
+/// # Safety
+/// As [`free`].
+#[inline(never)]
+unsafe extern "C" fn free_unlisted(pointer: *mut c_void) {
     let _errno = KeepErrno::new();
     let Some(object) = Object::new(pointer.cast()) else { return };
     if ensure_ready() == Mode::Disabled {

@@ -56,6 +56,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
 
@@ -209,7 +210,8 @@ fn step(delay_ms: i64) {
     let now = coarse_ns();
     if now >= inline.next_ns {
         inline.next_ns = now + delay_ms as u64 * NS_PER_MS / 2;
-        STACK.upkeep().look_at(&mut inline.state, now, delay_ms as u64 * NS_PER_MS);
+        let delay_ns = delay_ms as u64 * NS_PER_MS;
+        own_stack::run(|| STACK.upkeep().look_at(&mut inline.state, now, delay_ns));
         limits::look_again();
     }
 }
@@ -219,7 +221,7 @@ fn start() {
     if !moves(NONE, STARTING) {
         return;
     }
-    let created = thread::create(body);
+    let created = own_stack::run(|| thread::create(body));
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
@@ -238,6 +240,7 @@ pub(crate) fn empty_slots() {
 
 /// The same for a request that has found no memory; returns whether it is worth another try. Not
 /// for each of many that fail in a row.
+#[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
     if STACK.percpu().reaches_every_slot() || balancing::is_in_reclaim() {

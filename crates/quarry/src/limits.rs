@@ -23,6 +23,7 @@ use quarry_core::zone::Zone;
 use quarry_sys::cgroup::{MemoryLimit, memory_limit};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::overcommit;
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -86,7 +87,8 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
-        GUESSING.store(if overcommit::is_guessing() { YES } else { NO }, Relaxed);
+        let is_guessing = own_stack::run(overcommit::is_guessing);
+        GUESSING.store(if is_guessing { YES } else { NO }, Relaxed);
     }
     GUESSING.load(Relaxed) == YES
 }
@@ -183,9 +185,13 @@ fn held() -> u32 {
 fn look(reached: u32) {
     // Also where the request itself is a large step, or pairs of large ones would look each time.
     NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
-    if !HEEDED.load(Relaxed) {
-        return;
+    if HEEDED.load(Relaxed) {
+        own_stack::run(|| look_at_group(reached));
     }
+}
+
+#[inline(never)]
+fn look_at_group(reached: u32) {
     LOOKED_NS.store(coarse_ns(), Relaxed);
     let mut group = match memory_limit() {
         Ok(Some(group)) => group,

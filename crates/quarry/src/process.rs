@@ -14,12 +14,13 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Occupancy;
 #[cfg(doc)]
 use quarry_core::stack::Stack;
-use quarry_core::stack::{Goal, MIN_ALIGN, ReclaimCaller, Request, StackStats};
+use quarry_core::stack::{Goal, HeapUse, MIN_ALIGN, ReclaimCaller, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::{self, is_confined};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
 use quarry_sys::os::{Confined, Linux, Os};
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
 use quarry_sys::topology;
@@ -66,17 +67,28 @@ pub fn allows_deepbind() -> bool {
 }
 
 /// Builds the instance at the first call. Threads that come meanwhile wait for the builder.
+#[inline]
 pub fn ensure_ready() -> Mode {
     match STATE.load(Ordering::Acquire) {
-        READY => return Mode::Ready,
-        DISABLED => return Mode::Disabled,
-        _ => {}
+        READY => Mode::Ready,
+        DISABLED => Mode::Disabled,
+        _ => make_ready(),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn make_ready() -> Mode {
     // A child never sees an instance that another thread was about to build.
     let _inside = gate::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
-            Ok(_) => return build(),
+            Ok(_) => {
+                BUILDER.store(task::current(), Ordering::Relaxed);
+                // Decides what system calls may be made for another stack.
+                confine_if_asked();
+                return own_stack::run(build);
+            }
             Err(READY) => return Mode::Ready,
             Err(DISABLED) => return Mode::Disabled,
             Err(_) if BUILDER.load(Ordering::Relaxed) == task::current() => {
@@ -126,8 +138,6 @@ fn ask_the_system() {
 #[cold]
 fn build() -> Mode {
     let _errno = KeepErrno::new();
-    BUILDER.store(task::current(), Ordering::Relaxed);
-    confine_if_asked();
     ask_the_system();
     let mut options = StackOptions::default();
     let settings = environment::apply(&mut options);
@@ -177,16 +187,18 @@ pub fn alloc(request: Request) -> Option<Object> {
 #[inline(never)]
 pub fn alloc_slow(request: Request) -> Option<Object> {
     if request.align <= MIN_ALIGN
-        && let Some(object) = STACK.halves().alloc_counted(request.size, request.zeroed)
-    {
-        return Some(object);
-    }
-    if request.align <= MIN_ALIGN
-        && let Some(object) = STACK.halves().alloc_listed(request.size, request.zeroed)
+        && let Some(object) = alloc_outside(request.size, request.zeroed)
     {
         return Some(object);
     }
     serve(request.size, || STACK.halves().alloc_slow(request))
+}
+
+/// Allocates what needs no gate.
+#[inline(never)]
+fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
+    let counted = STACK.halves().alloc_counted(size, zeroed);
+    counted.or_else(|| STACK.halves().alloc_listed(size, zeroed))
 }
 
 /// The fast path of an allocation that is all zero: `None` means [`alloc_slow`].
@@ -230,19 +242,27 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
     // SAFETY: the caller's promise is passed on; what has moved is freed once.
     unsafe {
         if request.align <= MIN_ALIGN {
-            if STACK.halves().stays_block_fast(object.as_ptr(), request.size) {
-                return Some(object);
-            }
-            let moved = STACK.halves().move_fast(object, request.size, |object| free(object));
+            let moved = realloc_outside(object, request.size);
             if moved.is_some() {
                 return moved;
-            }
-            if stays_large(object, request.size) {
-                return Some(object);
             }
         }
         serve(request.size, || STACK.halves().realloc_slow(object, request))
     }
+}
+
+/// [`realloc_slow`] of what needs the gate for a look at most.
+///
+/// # Safety
+/// As [`Stack::realloc`].
+#[inline(never)]
+unsafe fn realloc_outside(object: Object, size: usize) -> Option<Object> {
+    if STACK.halves().stays_block_fast(object.as_ptr(), size) {
+        return Some(object);
+    }
+    // SAFETY: the caller's promise is passed on; what has moved is freed once.
+    let moved = unsafe { STACK.halves().move_fast(object, size, |object| free(object)) };
+    moved.or_else(|| stays_large(object, size).then_some(object))
 }
 
 fn stays_large(object: Object, size: usize) -> bool {
@@ -287,7 +307,7 @@ pub fn trim() -> usize {
     }
     background::empty_slots();
     let _inside = gate::enter();
-    STACK.trim()
+    own_stack::run(|| STACK.trim())
 }
 
 /// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
@@ -315,6 +335,12 @@ pub fn stats() -> Option<StackStats> {
     Some(STACK.stats())
 }
 
+/// What the heap has in use and free, as far as there is one.
+#[must_use]
+pub fn heap_use() -> HeapUse {
+    own_stack::run(|| stats().unwrap_or_default().heap)
+}
+
 /// As [`Stack::validate`], where the instance has been built. Threads on slow paths wait.
 ///
 /// # Errors
@@ -323,7 +349,7 @@ pub fn validate() -> Result<(), Broken> {
     if !is_ready() {
         return Ok(());
     }
-    gate::with_all_outside(|| STACK.validate())
+    gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
 /// Runs `request` of `size` bytes on the instance, if it serves; again where it has found nothing

@@ -11,6 +11,7 @@ use quarry_core::slab::{
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::os::OsError;
+use quarry_sys::own_stack;
 
 /// Bits of a handle that are the number of the cache; the generation stands above them.
 const NUMBER_BITS: u32 = 8;
@@ -215,7 +216,7 @@ impl RawCache {
     /// Gives back what the cache holds beyond what is in use. Every other thread waits on its next
     /// slow path meanwhile. O(slots + objects).
     pub fn shrink(self) {
-        process::exclusively(|| STACK.cache(self.id).shrink());
+        process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }
 
     /// The counts of the cache: a snapshot. O(slots).

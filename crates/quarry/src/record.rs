@@ -21,6 +21,7 @@ use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::memfd::map_sealed;
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 
@@ -152,11 +153,16 @@ pub(crate) fn publish_if_due() {
     }
 }
 
-/// Publishes. Keeps `errno`; makes no system call of its own.
+/// Publishes. Keeps `errno`; makes system calls for a stack only.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
     let _errno = KeepErrno::new();
+    own_stack::run(publish_here);
+}
+
+#[inline(never)]
+fn publish_here() {
     let now = coarse_ns();
     let has_page = PUBLISHER.page().is_some();
     NEXT_NS.store(if has_page { now + INTERVAL_NS } else { NEVER }, Relaxed);

@@ -13,6 +13,7 @@ use crate::written::{Format, write_stats};
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use quarry_sys::errno;
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
 
@@ -281,5 +282,5 @@ impl core::fmt::Display for Reason {
 
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
-    let _ = write_stats(fd, Format::Text);
+    let _ = own_stack::run(|| write_stats(fd, Format::Text));
 }

@@ -17,18 +17,23 @@ pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
     unsafe {
         let mut entry = environ;
         if entry.is_null() {
-            // Before libc has started: the loader or a `.preinit_array` allocates.
-            let _ = find_piece(c"/proc/self/environ", 0, |entry| {
-                visit(entry);
-                None::<()>
-            });
-            return;
+            return each_of_file(&mut visit);
         }
         while !(*entry).is_null() {
             visit(CStr::from_ptr(*entry).to_bytes());
             entry = entry.add(1);
         }
     }
+}
+
+/// [`each_entry`] before libc has started: the loader or a `.preinit_array` allocates.
+#[cold]
+#[inline(never)]
+fn each_of_file(visit: &mut dyn FnMut(&[u8])) {
+    let _ = find_piece(c"/proc/self/environ", 0, |entry| {
+        visit(entry);
+        None::<()>
+    });
 }
 
 /// Returns whether the program has raised privileges.

@@ -7,7 +7,7 @@ use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
 /// Bytes of the longest piece that is shown; longer ones are left out. The buffer lies on the
-/// caller's stack, which may be as small as 16 KiB.
+/// stack: callers that a request may come to run on one of Quarry's own (`own_stack`).
 const PIECE_BYTES: usize = 1024;
 
 /// Gives every piece between `separator`s to `look` until it answers. Returns `None` where it never

@@ -9,10 +9,10 @@
 //!
 //! Nothing here allocates through the global allocator.
 //!
-//! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `memfd`,
-//! `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
-//! `statm`; `percpu`; `prefetch` and `send_descriptor` use none of them.
+//! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
+//! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
+//! `file_descriptor`, `memfd`, `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`;
+//! `cgroup`, `overcommit`, `statm`; `percpu`; `prefetch` and `send_descriptor` use none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -33,6 +33,7 @@ pub mod memfd;
 pub mod object;
 pub mod os;
 pub mod overcommit;
+pub mod own_stack;
 pub mod peek;
 pub mod percpu;
 pub mod prefetch;

@@ -1,8 +1,9 @@
 //! The way Quarry reports that it cannot go on: one line on standard error, then `abort`.
 //!
-//! The text is formatted into a buffer on the stack and written by one system call, because the
-//! caller may be anywhere inside the allocator.
+//! The text is formatted into a buffer on a stack of Quarry's own and written by one system call,
+//! because the caller may be anywhere inside the allocator.
 
+use crate::own_stack;
 use core::fmt::{self, Write};
 
 /// A line of at most `N` bytes. A longer text is cut; that is no error.
@@ -57,7 +58,12 @@ pub fn warn(message: fmt::Arguments<'_>) {
 }
 
 /// As [`warn`], to another descriptor.
+#[cold]
 pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
+    own_stack::run(|| write_line(descriptor, message));
+}
+
+fn write_line(descriptor: i32, message: fmt::Arguments<'_>) {
     let mut line = Line::<512>::default();
     let _ = line.write_str("quarry: ");
     let _ = line.write_fmt(message);

@@ -3,6 +3,7 @@
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
+use crate::own_stack;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::report::Line;
 use core::ffi::CStr;
@@ -293,8 +294,8 @@ pub enum HugePages {
 /// The mode of transparent huge pages.
 #[must_use]
 pub fn huge_pages() -> HugePages {
-    find_piece(c"/sys/kernel/mm/transparent_hugepage/enabled", b'\n', chosen_mode)
-        .unwrap_or(HugePages::Never)
+    let file = c"/sys/kernel/mm/transparent_hugepage/enabled";
+    own_stack::run(|| find_piece(file, b'\n', chosen_mode)).unwrap_or(HugePages::Never)
 }
 
 /// The mode in brackets, as in `always [madvise] never`.
@@ -321,7 +322,7 @@ pub fn max_map_count() -> usize {
         return known;
     }
     let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim().parse().ok();
-    let read = || find_piece(c"/proc/sys/vm/max_map_count", b'\n', number);
+    let read = || own_stack::run(|| find_piece(c"/proc/sys/vm/max_map_count", b'\n', number));
     let found = if is_confined() { None } else { read() }.unwrap_or(DEFAULT);
     KNOWN.store(found.max(1), Ordering::Relaxed);
     found.max(1)

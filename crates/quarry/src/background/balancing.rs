@@ -130,6 +130,7 @@ impl BalanceWait {
 
     /// Waits until another balance has ended; returns whether the request is worth another try. Not
     /// for each of many that fail in a row.
+    #[inline(never)]
     #[cold]
     pub(crate) fn has_balanced(&mut self) -> bool {
         let budget = STACK.pages().zones().budget();

@@ -71,6 +71,7 @@ fn ordinary() -> libc::sched_param {
 }
 
 /// Starts the thread with `body`, detached; returns whether there is one.
+#[inline(never)]
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: the attributes and both signal sets live until the calls are done, and no other
     // thread uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process

@@ -165,7 +165,7 @@ impl SlotArea {
         let value = header.load(Ordering::Acquire);
         let begin = self.place(slot, array).begin();
         let top = (value & 0xffff) as usize;
-        let mut piece = [NonNull::<u8>::dangling(); 64];
+        let mut piece = [NonNull::<u8>::dangling(); 32];
         let mut from = begin as usize;
         while from < top {
             let count = (top - from).min(piece.len());

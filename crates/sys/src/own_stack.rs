@@ -1,0 +1,204 @@
+//! A stack of Quarry's own, for rare work that takes more of a stack than a caller may have.
+//!
+//! `malloc` is called by coroutines with 8 KiB of stack, and by handlers of signals with less on
+//! their alternate stacks. What every few milliseconds or only once in a process takes more than a
+//! kibibyte or two runs on memory that is mapped for it and unmapped afterwards: the start, looks
+//! at the limits, what is published and printed, reports.
+//!
+//! Signals wait meanwhile, but for those that an instruction of the thread itself raises:
+//!
+//! * a handler would find less room than the program has made for it;
+//! * the kernel begins an alternate stack anew where the thread is not on it, and would overwrite
+//!   the frames of a handler that has called `malloc`;
+//! * garbage collectors stop threads by a signal, and look for the frames on the thread's stack.
+//!
+//! A [confined](crate::confined) process makes no system call for that, and lets signals come.
+
+use crate::confined::is_confined;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::NonNull;
+
+/// Bytes of the stack. The most is what the loader takes, which the start may call.
+const BYTES: usize = 64 << 10;
+
+/// Runs `work` on a stack of Quarry's own; where the system has no memory for one, on the caller's.
+/// Does not keep `errno`.
+#[inline]
+pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
+    let mut job = Job { work: ManuallyDrop::new(work), result: MaybeUninit::uninit() };
+    run_elsewhere((&raw mut job).cast(), begin::<F, R>);
+    // SAFETY: the job has run, once.
+    unsafe { job.result.assume_init() }
+}
+
+/// Work, and a place for what comes of it.
+struct Job<F, R> {
+    work: ManuallyDrop<F>,
+    result: MaybeUninit<R>,
+}
+
+/// A function that the other stack begins with, which is given a job by its address.
+type Begin = unsafe extern "C" fn(*mut u8);
+
+/// # Safety
+/// `job` is the address of a [`Job`] of these types that has not run and that nobody else uses.
+unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
+    // SAFETY: the caller's promise; the work is taken once.
+    unsafe {
+        let job = &mut *job.cast::<Job<F, R>>();
+        job.result.write(ManuallyDrop::take(&mut job.work)());
+    }
+}
+
+/// Calls `begin` with `job`, of which it is the function.
+#[inline(never)]
+fn run_elsewhere(job: *mut u8, begin: Begin) {
+    let Some(stack) = Stack::map() else {
+        // SAFETY: the job is `run`'s, which has not called it.
+        return unsafe { begin(job) };
+    };
+    let signals = Signals::hold_back();
+    // SAFETY: as above; the memory is writable and nobody else's, and its end is aligned as the
+    // ABIs demand.
+    unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
+    drop(signals);
+}
+
+/// Memory for a stack, unmapped when dropped.
+struct Stack(NonNull<u8>);
+
+impl Stack {
+    fn map() -> Option<Self> {
+        if cfg!(any(miri, quarry_model, quarry_sim)) {
+            return None;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing else.
+        let memory = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(core::ptr::null_mut(), BYTES, access, flags, -1, 0)
+        };
+        if memory == libc::MAP_FAILED { None } else { NonNull::new(memory.cast()).map(Self) }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: we mapped it, and the work is done.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+    }
+}
+
+/// The signals that were blocked before; blocks them again, and no others, when dropped.
+struct Signals(Option<u64>);
+
+/// Signals of the thread's own instructions.
+const OWN: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+
+impl Signals {
+    fn hold_back() -> Self {
+        let held = OWN.iter().fold(u64::MAX, |held, own| held & !(1 << (own - 1)));
+        let mut before = 0u64;
+        let is_held = !is_confined() && set_mask(libc::SIG_BLOCK, &raw const held, &raw mut before);
+        Self(is_held.then_some(before))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            set_mask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+        }
+    }
+}
+
+/// The system call itself: the C library's function leaves out its own signals, which end threads.
+fn set_mask(how: libc::c_int, mask: *const u64, before: *mut u64) -> bool {
+    // SAFETY: the kernel reads and writes the 8 bytes that a set of signals has; `before` may be
+    // null.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, mask, before, size_of::<u64>()) == 0 }
+}
+
+/// Calls `begin` with `job` on the stack that ends at `end`, and comes back.
+///
+/// # Safety
+/// `begin` may be called with `job`, on memory in front of `end`, which is a multiple of 16.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn switch(job: *mut u8, begin: Begin, end: *mut u8) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// As above.
+///
+/// # Safety
+/// As above.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn switch(job: *mut u8, begin: Begin, end: *mut u8) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov sp, x2",
+        "blr x1",
+        "mov sp, x29",
+        ".cfi_def_cfa_register sp",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> usize {
+        let local = 0u8;
+        core::hint::black_box(&raw const local).addr()
+    }
+
+    #[test]
+    fn work_runs_elsewhere_and_signals_wait() {
+        let mut blocked = 0;
+        let (caller, work) = (
+            here(),
+            run(|| {
+                set_mask(libc::SIG_BLOCK, core::ptr::null(), &raw mut blocked);
+                here()
+            }),
+        );
+        assert!(caller.abs_diff(work) > BYTES, "{caller:#x} and {work:#x}");
+        assert_eq!(blocked >> (libc::SIGUSR1 - 1) & 1, 1, "{blocked:#x}");
+        assert_eq!(blocked >> (libc::SIGSEGV - 1) & 1, 0, "{blocked:#x}");
+        set_mask(libc::SIG_BLOCK, core::ptr::null(), &raw mut blocked);
+        assert_eq!(blocked >> (libc::SIGUSR1 - 1) & 1, 0, "{blocked:#x}");
+    }
+
+    #[test]
+    fn work_may_run_elsewhere_again() {
+        let (outer, inner) = run(|| (here(), run(here)));
+        assert!(outer.abs_diff(inner) > BYTES / 2, "{outer:#x} and {inner:#x}");
+    }
+}
