@@ -40,11 +40,11 @@ impl Track {
     }
 
     /// Stores who does it now.
-    pub fn set(&self, tracked: &Tracked) {
-        self.thread.store(u64::from(tracked.thread), Relaxed);
-        self.at_ns.store(tracked.at_ns, Relaxed);
-        for (frame, address) in self.frames.iter().zip(tracked.frames) {
-            frame.store(address, Relaxed);
+    pub fn set(&self, thread: u32, at_ns: u64, frames: &[u64; TRACK_FRAMES]) {
+        self.thread.store(u64::from(thread), Relaxed);
+        self.at_ns.store(at_ns, Relaxed);
+        for (frame, address) in self.frames.iter().zip(frames) {
+            frame.store(*address, Relaxed);
         }
     }
 

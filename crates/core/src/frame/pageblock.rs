@@ -365,6 +365,14 @@ impl Pageblock {
             .sum()
     }
 
+    /// Returns whether any of the `count` frames from `offset` on is kept and not known to be zero.
+    #[inline]
+    #[must_use]
+    pub fn has_dirty_in(&self, offset: u32, count: u32) -> bool {
+        masks_of(offset, count)
+            .any(|(word, mask)| self.dirty_extents[word].load(Relaxed) & mask != 0)
+    }
+
     /// Keeps frames for movable requests; touches only the words that they lie in.
     #[inline]
     pub fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {

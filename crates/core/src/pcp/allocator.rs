@@ -15,7 +15,7 @@ use crate::frame::{
     Arena, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
     PAGEBLOCK_FRAMES, Pfn,
 };
-use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
+use crate::zone::{Block, Mark, ZoneConfig, Zones};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
@@ -128,12 +128,16 @@ impl PageAllocator {
     /// watermarks that the request must respect.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        // Rights beyond the usual are for requests that have found nothing without them.
-        let ask = Ask { flags: Default::default(), ..request.ask() };
-        match self.pcps.alloc(&self.zones, slot, request.node, &ask, Mark::Low) {
+        match self.alloc_above_low(slot, request) {
             Some(page) => Some(page),
             None => self.alloc_slow(slot, request),
         }
+    }
+
+    /// Takes a block from the request's node.
+    #[inline(never)]
+    pub(super) fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
     /// Brings the frames of a block that was just handed out into memory in one call, where the
@@ -183,7 +187,7 @@ impl PageAllocator {
     /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
     /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
-        let ask = Ask { flags: Default::default(), ..request.ask() };
+        let ask = request.usual();
         let bulk =
             |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
         let filled = if out.len() > 1 { bulk(out) } else { 0 };

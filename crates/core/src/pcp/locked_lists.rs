@@ -103,7 +103,7 @@ impl<'a> LockedLists<'a> {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        if !policy.tests_every_request() && !self.at.zone().admits(ask, mark) {
+        if !policy.tests_every_request() && !self.admits(ask, mark) {
             return None;
         }
         let lists = &mut *self.lists;
@@ -118,6 +118,12 @@ impl<'a> LockedLists<'a> {
         lists.counters.refills += 1;
         lists.counters.refilled_blocks += u64::from(got);
         self.pop(list, ask.order)
+    }
+
+    /// As [`Zone::admits`]. Not inlined: it would take of the stack while blocks are fetched.
+    #[inline(never)]
+    fn admits(&self, ask: &Ask, mark: Mark) -> bool {
+        self.at.zone().admits(ask, mark)
     }
 
     /// Puts a block at one end of a list; returns the pages that the policy wants drained.

@@ -139,6 +139,7 @@ impl Policy for PcpPolicy {
         with_policy!(self, policy => policy.before_alloc(tuning));
     }
 
+    #[inline(never)]
     fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
         with_policy!(self, policy => policy.refill(tuning, context, order))
     }

@@ -31,4 +31,11 @@ impl PageRequest {
     pub(super) fn ask(self) -> Ask {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
+
+    /// The same without rights beyond the usual: they are for requests that have found nothing
+    /// without them.
+    #[inline]
+    pub(super) fn usual(self) -> Ask {
+        Ask { flags: AllocFlags::default(), ..self.ask() }
+    }
 }

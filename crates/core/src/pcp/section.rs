@@ -10,6 +10,9 @@ use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEB
 use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
+/// Most pieces of a block whose pieces are listed: its frames.
+const MOST_PIECES: usize = 1 << COSTLY_ORDER;
+
 impl PageAllocator {
     /// Gives a list of blocks back. Under `PerPage` each block has a critical section of its own.
     /// Under `OneSection` a first pass checks all of them, and a second one frees them in one
@@ -23,7 +26,6 @@ impl PageAllocator {
     /// [`free_list`](Self::free_list) at one end of the slot's lists: the tail is for pages whose
     /// contents are in no cache of the CPU (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
-        let block = |(pfn, order)| Block { pfn, order, zeroed: false };
         match (self.free_list, end) {
             (FreeListPolicy::PerPage, End::Head) => {
                 pages.iter().for_each(|(pfn, order)| self.free(slot, *pfn, *order));
@@ -31,7 +33,12 @@ impl PageAllocator {
             (FreeListPolicy::PerPage, End::Tail) => {
                 for page in pages {
                     let node = self.prepare_free(page.0, page.1);
-                    self.free_prepared(slot, 1 << node.0, core::iter::once(block(*page)), end);
+                    self.pcps.free_section(
+                        &self.zones,
+                        (slot, node),
+                        core::slice::from_ref(page),
+                        (false, end),
+                    );
                 }
             }
             (FreeListPolicy::OneSection, _) => {
@@ -39,7 +46,10 @@ impl PageAllocator {
                 for (pfn, order) in pages {
                     nodes |= 1 << self.prepare_free(*pfn, *order).0;
                 }
-                self.free_prepared(slot, nodes, pages.iter().copied().map(block), end);
+                // The second pass: frees the prepared blocks of each node.
+                for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1) {
+                    self.pcps.free_section(&self.zones, (slot, NodeId(node)), pages, (false, end));
+                }
             }
         }
     }
@@ -69,11 +79,10 @@ impl PageAllocator {
             return Some(page);
         }
         let page = self.alloc(slot, PageRequest { order, migratetype, flags, node })?;
-        let rest = largest_blocks(page.pfn.plus(count), order.frames() - count)
-            .map(|(pfn, order)| Block { pfn, order, zeroed: page.zeroed });
+        let rest = (page.pfn.plus(count), order.frames() - count);
         let home = self.zones.memory().pageblocks().of(page.pfn).tag().node();
         if let Some(node) = home.filter(|_| count < order.frames()) {
-            self.free_pieces(slot, node, order, rest);
+            self.free_pieces((slot, node), order, rest, page.zeroed);
         }
         Some(page)
     }
@@ -210,28 +219,35 @@ impl PageAllocator {
         for (pfn, order) in largest_blocks(first, count) {
             self.prepare_free(pfn, order);
         }
-        let blocks =
-            largest_blocks(first, count).map(|(pfn, order)| Block { pfn, order, zeroed: false });
         if let Some(node) = node {
-            self.free_pieces(slot, node, Order::covering(count.min(1 << MAX_ORDER)), blocks);
+            let order = Order::covering(count.min(1 << MAX_ORDER));
+            self.free_pieces((slot, node), order, (first, count), false);
         }
     }
 
-    /// Frees the pieces of one block of `order` in one critical section. Where the whole would not
-    /// have been listed its pieces are not either: on lists they would keep their buddies from
-    /// merging, only to be drained soon.
+    /// Frees `count` frames from `first` on, the pieces of one block of `order`, in one critical
+    /// section. Where the whole would not have been listed its pieces are not either: on lists they
+    /// would keep their buddies from merging, only to be drained soon.
+    #[inline(never)]
     fn free_pieces(
         &self,
-        slot: SlotIndex,
-        node: NodeId,
+        (slot, node): (SlotIndex, NodeId),
         order: Order,
-        mut pieces: impl Iterator<Item = Block> + Clone,
+        (first, count): (Pfn, u32),
+        zeroed: bool,
     ) {
+        let pieces = largest_blocks(first, count);
         if order.get() > COSTLY_ORDER {
-            self.pcps.free_at_zone(&self.zones, slot, node, &mut pieces);
-        } else {
-            self.pcps.free_section(&self.zones, slot, node, pieces, End::Head);
+            let mut blocks = pieces.map(|(pfn, order)| Block { pfn, order, zeroed });
+            return self.pcps.free_at_zone(&self.zones, slot, node, &mut || blocks.next());
         }
+        let (mut pages, mut number) = ([(Pfn::NONE, Order::ZERO); MOST_PIECES], 0);
+        for (place, piece) in pages.iter_mut().zip(pieces) {
+            *place = piece;
+            number += 1;
+        }
+        let pages = pages.get(..number).unwrap_or_default();
+        self.pcps.free_section(&self.zones, (slot, node), pages, (zeroed, End::Head));
     }
 
     /// The first pass: checks a block and marks it, so that a second entry for it is found out.
@@ -239,25 +255,5 @@ impl PageAllocator {
         let (node, _) = self.check_freed(pfn, order);
         self.frames().set_state(pfn, FrameState::in_pcp(order, false));
         node
-    }
-
-    /// The second pass: frees prepared blocks of the nodes in the bit set `nodes`.
-    fn free_prepared(
-        &self,
-        slot: SlotIndex,
-        nodes: u32,
-        blocks: impl Iterator<Item = Block> + Clone,
-        end: End,
-    ) {
-        if nodes.is_power_of_two() {
-            let node = NodeId(nodes.trailing_zeros() as u8);
-            return self.pcps.free_section(&self.zones, slot, node, blocks, end);
-        }
-        let pageblocks = self.zones.memory().pageblocks();
-        for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1).map(NodeId) {
-            let local =
-                blocks.clone().filter(|block| pageblocks.of(block.pfn).tag().node() == Some(node));
-            self.pcps.free_section(&self.zones, slot, node, local, end);
-        }
     }
 }

@@ -222,7 +222,8 @@ impl PcpSet {
             }
             return;
         }
-        self.free_at_zone(zones, slot, node, &mut core::iter::once(block));
+        let Block { pfn, order, zeroed } = block;
+        self.free_past_lists(zones, (slot, node), (&[(pfn, order)], zeroed), None);
     }
 
     /// Frees checked blocks of one node past the lists, in one critical section of the zone.
@@ -232,31 +233,29 @@ impl PcpSet {
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
-        blocks: &mut dyn Iterator<Item = Block>,
+        next: &mut dyn FnMut() -> Option<Block>,
     ) {
-        let mut count = 0;
-        zones.put(node, blocks.inspect(|_| count += 1));
+        let count = zones.put_all(node, next);
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees blocks of one node that were checked, in one hold of the lists, and in one critical
-    /// section of the zone for those that have no list. Where the lists are in other hands, or the
-    /// running task reclaims and wants the blocks to count as free, all of them go to the zone in
-    /// one critical section.
+    /// Frees those of `pages`, which were checked, that are of one node, in one hold of the lists,
+    /// and in one critical section of the zone for those that have no list. Where the lists are in
+    /// other hands, or the running task reclaims and wants the blocks to count as free, all of them
+    /// go to the zone in one critical section.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
-        slot: SlotIndex,
-        node: NodeId,
-        mut blocks: impl Iterator<Item = Block> + Clone,
-        end: End,
+        at: (SlotIndex, NodeId),
+        pages: &[(Pfn, Order)],
+        how: (bool, End),
     ) {
         if zones.budget().reclaimers().is_in() {
-            return self.free_at_zone(zones, slot, node, &mut blocks);
+            return self.free_past_lists(zones, at, (pages, how.0), None);
         }
         match self.is_short {
-            true => self.section_under(&V6_18, zones, (slot, node), blocks, end),
-            false => self.section_under(&self.policy, zones, (slot, node), blocks, end),
+            true => self.section_under(&V6_18, zones, at, pages, how),
+            false => self.section_under(&self.policy, zones, at, pages, how),
         }
     }
 
@@ -266,42 +265,62 @@ impl PcpSet {
         policy: &P,
         zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
-        mut blocks: impl Iterator<Item = Block> + Clone,
-        end: End,
+        pages: &[(Pfn, Order)],
+        (zeroed, end): (bool, End),
     ) {
+        let at = (slot, node);
         let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
-            return self.free_at_zone(zones, slot, node, &mut blocks);
+            return self.free_past_lists(zones, at, (pages, zeroed), None);
         };
         locked.lists.counters.critical_sections += 1;
-        let list_of = |block: &Block| {
-            let of = zones.memory().pageblocks().of(block.pfn).migratetype();
-            policy.list(block.order, listed_type(of))
-        };
-        let (mut rest, mut unlisted) = (blocks.clone(), false);
-        while let Some(block) = rest.next() {
-            let Some(list) = list_of(&block) else {
+        let (mut rest, mut unlisted) = (pages, false);
+        while let Some((&(pfn, order), behind)) = rest.split_first() {
+            rest = behind;
+            let tag = zones.memory().pageblocks().of(pfn).tag();
+            if tag.node() != Some(node) {
+                continue;
+            }
+            let Some(list) = policy.list(order, listed_type(tag.migratetype())) else {
                 unlisted = true;
                 continue;
             };
-            let drain = locked.push(policy, list, block, end);
+            let drain = locked.push(policy, list, Block { pfn, order, zeroed }, end);
             if drain > 0 {
                 match locked.drain(&self.policy, drain, list) {
                     Some(again) => locked = again,
                     None => {
-                        let listed = rest.clone().filter(|block| list_of(block).is_some());
-                        let mut listed = listed.peekable();
-                        if listed.peek().is_some() {
-                            self.free_at_zone(zones, slot, node, &mut listed);
-                        }
-                        unlisted |= rest.any(|block| list_of(&block).is_none());
+                        self.free_past_lists(zones, at, (rest, zeroed), Some(true));
+                        unlisted = true;
                         break;
                     }
                 }
             }
         }
         if unlisted {
-            let mut unlisted = blocks.filter(|block| list_of(block).is_none());
-            self.free_at_zone(zones, slot, node, &mut unlisted);
+            self.free_past_lists(zones, at, (pages, zeroed), Some(false));
+        }
+    }
+
+    /// Frees those of `pages` past the lists that are of the node, and, where `listed` says so,
+    /// have a list or have none; does nothing where there are none.
+    #[cold]
+    #[inline(never)]
+    fn free_past_lists(
+        &self,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        (pages, zeroed): (&[(Pfn, Order)], bool),
+        listed: Option<bool>,
+    ) {
+        let is_meant = |&&(pfn, order): &&(Pfn, Order)| {
+            let tag = zones.memory().pageblocks().of(pfn).tag();
+            let has_list = || self.policy.list(order, listed_type(tag.migratetype())).is_some();
+            tag.node() == Some(node) && listed.is_none_or(|listed| listed == has_list())
+        };
+        if pages.iter().any(|page| is_meant(&page)) {
+            let block = |&(pfn, order): &(Pfn, Order)| Block { pfn, order, zeroed };
+            let mut blocks = pages.iter().filter(is_meant).map(block);
+            self.free_at_zone(zones, slot, node, &mut || blocks.next());
         }
     }
 

@@ -4,8 +4,9 @@
 
 use super::allocator::{MOST_LOST, PageAllocator};
 use super::request::{Page, PageRequest};
-use crate::frame::{MAX_NODES, NodeId};
-use crate::zone::{Ask, Mark, Urgency};
+use crate::frame::MAX_NODES;
+use crate::zone::{Mark, Urgency};
+use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
 impl PageAllocator {
@@ -17,29 +18,36 @@ impl PageAllocator {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        let usual = Ask { flags: Default::default(), ..request.ask() };
+        // Again, where others have taken all of it before this request came to it: many CPUs that
+        // begin at once take their batches from one step of growth.
         for node in self.zones.fallback_order(request.node) {
-            let page = self.alloc_grown(slot, node, &usual);
-            if page.is_some() {
-                return page;
+            let request = PageRequest { node, ..request };
+            for _ in 0..MOST_LOST {
+                let has_room = self.make_room(request);
+                let page = self.alloc_above_low(slot, request);
+                if page.is_some() {
+                    return page;
+                }
+                if !has_room {
+                    break;
+                }
             }
         }
-        self.alloc_reserve(slot, request).or_else(|| self.alloc_last(slot, request))
+        self.alloc_below_low(slot, request)
     }
 
-    /// Makes room above the low mark of a node and takes a block from there; again, where others
-    /// have taken all of it before this request came to it: many CPUs that begin at once take their
-    /// batches from one step of growth.
-    fn alloc_grown(&self, slot: SlotIndex, node: NodeId, ask: &Ask) -> Option<Page> {
-        for _ in 0..MOST_LOST {
-            let has_room = self.zones.flush_extents_for(node, ask.order)
-                || self.zones.grow(node, ask, Urgency::Low);
-            let page = self.pcps.alloc(&self.zones, slot, node, ask, Mark::Low);
-            if page.is_some() || !has_room {
-                return page;
-            }
-        }
-        None
+    /// Goes into the reserve; as a last resort takes back what lies idle.
+    #[inline(never)]
+    fn alloc_below_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        let page = self.alloc_reserve(slot, request);
+        page.or_else(|| own_stack::run(|| self.alloc_last(slot, request)))
+    }
+
+    /// Makes room above the low mark of the request's node; returns whether there is some.
+    #[inline(never)]
+    fn make_room(&self, request: PageRequest) -> bool {
+        let (node, ask) = (request.node, request.usual());
+        self.zones.flush_extents_for(node, ask.order) || self.zones.grow(node, &ask, Urgency::Low)
     }
 
     /// Serves a request that cannot wait: goes into the reserve, and makes blocks of extents, but
@@ -54,6 +62,7 @@ impl PageAllocator {
     }
 
     /// Tries all nodes down to their min mark, with the rights of the request.
+    #[inline(never)]
     fn alloc_reserve(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let ask = request.ask();
         for node in self.zones.fallback_order(request.node) {
@@ -69,6 +78,7 @@ impl PageAllocator {
     }
 
     /// Takes back everything that lies idle, and tries again.
+    #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
         // Another purge could otherwise take blocks that have just come back before we look at

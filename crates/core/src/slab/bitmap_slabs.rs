@@ -27,11 +27,11 @@ use super::cache::{Cache, SlabLayout};
 use super::context::{MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::params::{CacheParams, MIN_ALIGN};
-use super::populating::{Plan, Populating, Role};
+use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
 use crate::frame::{End, FRAME_BYTES, Kind, List, MigrateType, Order, Pfn};
-use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
+use crate::pcp::{AllocFlags, Page, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
@@ -44,8 +44,7 @@ use quarry_sys::report::fatal;
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Most objects that slabs get back, and most empty slabs that they give back, while they hold
-/// their lock once: a sheaf of a wide array.
+/// Most objects that slabs get back while they hold their lock once: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
@@ -86,19 +85,6 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
-}
-
-/// Slabs emptied by a free, to be returned once the lock is released.
-struct Emptied {
-    slabs: [(Pfn, Order); SLABS_BATCH],
-    count: usize,
-}
-
-/// How a block became a slab.
-struct Made {
-    role: Role,
-    /// Its memory was never touched.
-    is_fresh: bool,
 }
 
 /// A slab with all that is needed to read it.
@@ -405,45 +391,41 @@ impl BitmapSlabs {
         sheaf: usize,
         out: &mut [MaybeUninit<Object>],
     ) -> (usize, bool) {
-        let mut is_fresh = false;
-        let (mut taken, mut plan) = {
-            let mut lists = self.lists.lock();
-            let empty = lists.nr_empty();
-            let taken = lists.take(context, cache, out);
-            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
-            let bytes = (out.len() - taken).max(sheaf) * cache.stride();
-            let os = context.pages.arena().os();
-            (taken, lists.populating.plan(os, cache, lists.nr_slabs, bytes))
-        };
-        if taken < out.len() && plan.look(context.pages, cache) {
-            self.lists.lock().populating.looked(&plan);
-        }
+        let (mut taken, mut is_fresh) = (self.take(context, cache, out), false);
         while taken < out.len() {
-            let Some((slab, made)) = self.new_slab(context, cache, &mut plan) else { break };
-            is_fresh |= made.is_fresh;
-            let count = slab.take(&mut out[taken..]);
-            taken += count;
-            let free = slab.free();
-            let mut lists = self.lists.lock();
-            lists.nr_slabs += 1;
-            lists.slabs_allocated += 1;
-            lists.populating.made(slab.pfn, made.role);
-            lists.nr_free += u64::from(free);
-            match slab.bucket(free) {
-                Some(bucket) => lists.add(&slab, bucket, End::Head),
-                None => lists.nr_full += 1,
-            }
+            let objects = sheaf.max(out.len() - taken);
+            let Some(fresh) = self.grow(context, cache, objects) else { break };
+            is_fresh |= fresh;
+            taken += self.take(context, cache, &mut out[taken..]);
         }
         (taken, is_fresh)
     }
 
-    /// A new slab, all objects free, that only the caller knows.
-    fn new_slab<'a, P: PerCpu>(
+    /// Fills the front of `out` from the slabs that there are; returns how many objects that are.
+    #[inline(never)]
+    pub fn take<P: PerCpu>(
         &self,
-        context: &SlabContext<'a, P>,
-        cache: &'a Cache,
-        plan: &mut Plan,
-    ) -> Option<(Slab<'a>, Made)> {
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let mut lists = self.lists.lock();
+        let empty = lists.nr_empty();
+        let taken = lists.take(context, cache, out);
+        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        taken
+    }
+
+    /// Adds a slab for a request of some `objects`, which may be one of several: others may take
+    /// its objects before the caller comes to them. Returns whether its memory was never touched;
+    /// `None` where there is none.
+    #[inline(never)]
+    pub fn grow<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: usize,
+    ) -> Option<bool> {
         let slot = context.percpu.current();
         let request = PageRequest {
             order: cache.order(),
@@ -452,8 +434,21 @@ impl BitmapSlabs {
             node: context.pages.node_of(slot),
         };
         let page = context.pages.alloc(slot, request)?;
+        self.add_slab(context, cache, page, objects);
+        Some(page.zeroed)
+    }
+
+    /// Makes a block a slab of the cache.
+    #[inline(never)]
+    fn add_slab<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        page: Page,
+        objects: usize,
+    ) {
         let role = match page.zeroed {
-            true => plan.bring_in(context.pages, cache, page.pfn),
+            true => self.bring_in(context, cache, page.pfn, objects),
             // Some of it has been touched before.
             false => Role::Ordinary,
         };
@@ -462,11 +457,37 @@ impl BitmapSlabs {
         // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
         unsafe { cache.construct(slab.address) };
         context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
-        Some((slab, Made { role, is_fresh: page.zeroed }))
+        let mut lists = self.lists.lock();
+        let empty = lists.nr_empty();
+        lists.nr_slabs += 1;
+        lists.slabs_allocated += 1;
+        lists.populating.made(slab.pfn, role);
+        lists.nr_free += u64::from(cache.objects());
+        lists.add(&slab, EMPTY, End::Head);
+        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+    }
+
+    /// Brings a fresh slab in as suits a cache that asks for so many objects.
+    fn bring_in<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        objects: usize,
+    ) -> Role {
+        let (os, bytes) = (context.pages.arena().os(), objects * cache.stride());
+        let mut plan = {
+            let lists = self.lists.lock();
+            lists.populating.plan(os, cache, lists.nr_slabs, bytes)
+        };
+        if plan.look(context.pages, cache) {
+            self.lists.lock().populating.looked(&plan);
+        }
+        plan.bring_in(context.pages, cache, slab)
     }
 
     /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
-    /// the page allocator afterwards.
+    /// the context, which gives them back.
     pub fn free<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -477,26 +498,35 @@ impl BitmapSlabs {
         for piece in objects.chunks(SLABS_BATCH) {
             // Other caches' share of the bound hardly changes meanwhile.
             let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
-            let mut lists = self.lists.lock();
-            let empty = lists.nr_empty();
-            let mut rest = piece;
-            while let Some(&object) = rest.first() {
-                let slab = Self::slab_of(context, cache, object);
-                let before = slab.free();
-                let count = slab.put_batch(rest);
-                lists.nr_free += count as u64;
-                lists.moved(&slab, before, before + count as u32, End::Head);
-                rest = &rest[count..];
-            }
-            let emptied = lists.nr_empty() - empty;
-            let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
-            let detached = (beyond > 0).then(|| lists.detach_empty(context, cache, beyond));
-            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
-            drop(lists);
-            if let Some(detached) = detached {
-                detached.give_back(context);
-            }
+            context.add_emptied(self.put(context, cache, piece, keep), cache.order());
         }
+    }
+
+    /// Puts objects into their slabs; returns the slabs that are to go, of those emptied by it.
+    #[inline(never)]
+    fn put<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+        keep: u32,
+    ) -> List<Pfn> {
+        let mut lists = self.lists.lock();
+        let empty = lists.nr_empty();
+        let mut rest = objects;
+        while let Some(&object) = rest.first() {
+            let slab = Self::slab_of(context, cache, object);
+            let before = slab.free();
+            let count = slab.put_batch(rest);
+            lists.nr_free += count as u64;
+            lists.moved(&slab, before, before + count as u32, End::Head);
+            rest = &rest[count..];
+        }
+        let emptied = lists.nr_empty() - empty;
+        let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
+        let detached = lists.detach_empty(context, cache, beyond);
+        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        detached
     }
 
     /// Visits the number of every object that is free in its slab. O(objects).
@@ -521,10 +551,12 @@ impl BitmapSlabs {
             if kept <= keep {
                 return;
             }
-            let detached = lists.detach_empty(context, cache, kept - keep);
+            let most = (kept - keep).min(SLABS_BATCH as u32);
+            let detached = lists.detach_empty(context, cache, most);
             context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
             drop(lists);
-            detached.give_back(context);
+            context.add_emptied(detached, cache.order());
+            context.give_back_emptied();
         }
     }
 
@@ -604,21 +636,21 @@ impl Default for BitmapSlabs {
 }
 
 impl Lists {
-    /// Takes up to `most` empty slabs off their list for good, and no more than a batch.
+    /// Takes up to `most` empty slabs off their list for good.
     fn detach_empty<P: PerCpu>(
         &mut self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
         most: u32,
-    ) -> Emptied {
-        let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); SLABS_BATCH], count: 0 };
-        for _ in 0..most.min(SLABS_BATCH as u32) {
+    ) -> List<Pfn> {
+        let mut detached = List::new();
+        for _ in 0..most {
             let Some(empty) = self.slabs[EMPTY].first() else { break };
             let slab = Slab::at(context, cache, empty);
             self.detach(&slab);
-            emptied.push(slab.pfn, cache.order());
+            detached.push_back(slab.frames, slab.pfn);
         }
-        emptied
+        detached
     }
 
     /// Takes an empty slab off its list for good.
@@ -630,18 +662,5 @@ impl Lists {
         self.slabs_freed += 1;
         self.populating.gone(slab.pfn);
         slab.frames.set_kind(slab.pfn, slab.cache.order().frames(), Kind::NONE);
-    }
-}
-
-impl Emptied {
-    fn push(&mut self, pfn: Pfn, order: Order) {
-        self.slabs[self.count] = (pfn, order);
-        self.count += 1;
-    }
-
-    fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>) {
-        if self.count > 0 {
-            context.pages.free_list(context.percpu.current(), &self.slabs[..self.count]);
-        }
     }
 }

@@ -4,13 +4,20 @@ use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
-use crate::frame::{FRAME_SHIFT, Metadata, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::{FRAME_SHIFT, List, Metadata, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::pcp::PageAllocator;
+use core::cell::Cell;
 use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Objects that one slow-path step moves at most: the size of its buffer on the stack.
+/// Objects that one step of a slow path moves at most.
 pub const MAX_BATCH: usize = 64;
+/// Objects of a buffer on the stack, of which callers may have little: a batch goes through it in
+/// pieces.
+pub(super) const PIECE: usize = 32;
+/// Empty slabs that go back to the page allocator at a time.
+const GIVEN_BACK: usize = 8;
 
 /// The parts of a stack that a slab policy uses.
 pub struct SlabContext<'a, P: PerCpu> {
@@ -28,9 +35,67 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub declared_cpus: u32,
     /// Mechanisms that the policy uses.
     pub mechanisms: Mechanisms,
+    /// Slabs on their way to the page allocator.
+    pub emptied: Emptied,
+}
+
+/// Slabs that have become empty and belong to nobody else. Whoever empties them may be deep inside
+/// of a request, whose caller may have little of a stack; they go back when the context does.
+#[derive(Default)]
+pub struct Emptied(Cell<(List<Pfn>, Order)>);
+
+impl<P: PerCpu> Drop for SlabContext<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.give_back_emptied();
+    }
+}
+
+/// Gives slabs to the page allocator.
+#[cold]
+#[inline(never)]
+fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: Order) {
+    let mut slabs = slabs.members(context.pages.frames());
+    loop {
+        let (mut some, mut count) = ([(Pfn::NONE, order); GIVEN_BACK], 0);
+        // A slab leaves the list before it is given back.
+        for (place, slab) in some.iter_mut().zip(&mut slabs) {
+            place.0 = slab;
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let some = some.get(..count).unwrap_or_default();
+        context.pages.free_list(context.percpu.current(), some);
+    }
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
+    /// Takes slabs of `order` that are to go back.
+    pub(super) fn add_emptied(&self, mut slabs: List<Pfn>, order: Order) {
+        if slabs.is_empty() {
+            return;
+        }
+        let (before, order_before) = self.emptied.0.take();
+        if order_before == order {
+            slabs.prepend(self.pages.frames(), before);
+        } else if !before.is_empty() {
+            // Those of another cache, in a reclaim.
+            own_stack::run(|| give_back(self, &before, order_before));
+        }
+        self.emptied.0.set((slabs, order));
+    }
+
+    /// Gives back the slabs that have become empty so far.
+    #[inline]
+    pub(super) fn give_back_emptied(&self) {
+        let (slabs, order) = self.emptied.0.take();
+        if !slabs.is_empty() {
+            give_back(self, &slabs, order);
+        }
+    }
+
     /// The first frame of the slab that an object of `cache` lies in. O(1).
     #[must_use]
     pub fn slab_of(&self, cache: &Cache, object: Object) -> Pfn {

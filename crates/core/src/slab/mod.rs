@@ -12,7 +12,7 @@
 //! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
 //! parts    buffer    late    records    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf_cache -> sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
+//! policies sheaf_cache -> sheaf -> sheaf_bound, slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
@@ -37,6 +37,7 @@ mod registry;
 mod remaining;
 mod sheaf;
 mod sheaf_6_18;
+mod sheaf_bound;
 mod sheaf_cache;
 mod slam;
 mod slqb;

@@ -131,6 +131,11 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// something to give. A policy that holds nothing of the kind does nothing.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
+    /// Gives back some of what caches hold between CPUs and slabs, down to what they may always
+    /// hold: a request was served from memory that was never touched. Requests call it, which may
+    /// have little of a stack.
+    fn relieve(&self, _context: &SlabContext<'_, P>) {}
+
     /// A step of a walk through the slabs of a cache: gives pages back to the operating system on
     /// which no object in use lies, and returns the bytes. A policy that keeps something in free
     /// objects ends the walk.

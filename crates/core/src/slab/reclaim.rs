@@ -14,9 +14,6 @@ pub enum Reclaim<'a> {
     /// The objects of idle slots and idle caches, and of other caches the objects in barns that
     /// their CPUs have not needed since the last call.
     Idle(Idle<'a>),
-    /// Some of what caches hold between CPUs and slabs, down to what they may always hold: a
-    /// request was served from memory that was never touched.
-    Pressed,
 }
 
 /// The slots and caches that have not allocated or freed anything for a while. Both functions

@@ -15,7 +15,7 @@ use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
-use super::context::{MAX_BATCH, SlabContext};
+use super::context::{MAX_BATCH, PIECE, SlabContext};
 use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::CacheParams;
@@ -23,9 +23,8 @@ use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{SheafCache, count};
 use super::stats::{Occupancy, SlabStats};
-use super::width::{Means, Miss, WIDE_SHEAF, Width};
+use super::width::{Means, Miss, Width};
 use crate::frame::{NodeId, Pfn};
-use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -33,11 +32,6 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// A barn gives first if it holds more than this part of what all barns may hold.
-const LARGE_BARN: usize = 64;
-/// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
-const PRESSED_STEP_BYTES: usize = 2 << 20;
-const PRESSED_STEP_OBJECTS: usize = 2048;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
@@ -77,7 +71,7 @@ impl Sheaf {
     /// The part of a cache, to look at it: of a cache that was never used, it is all zero bytes.
     /// `malloc` has 72 caches, and a program that starts touches the pages of those only that it
     /// uses.
-    fn at(&self, cache: &Cache) -> &SheafCache {
+    pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
         &self.caches[cache.id().index()]
     }
 
@@ -114,9 +108,7 @@ impl Sheaf {
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
             }
             let (alike, behind) = rest.split_at(count);
-            if own.barns.of(node).put(context.metadata, context.limits, alike) {
-                self.bound_barns(context, cache);
-            } else {
+            if !own.barns.of(node).put(context.metadata, context.limits, alike) {
                 own.slabs.free(context, cache, alike, own.keep_empty());
             }
             rest = behind;
@@ -125,6 +117,8 @@ impl Sheaf {
 
     /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
     /// barn of its node; objects of other nodes go to their barns. Returns whether there was room.
+    /// Where there are other nodes, it moves a piece only.
+    #[inline(never)]
     fn bring_in<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -134,7 +128,8 @@ impl Sheaf {
     ) -> bool {
         let (own, percpu, array) = (self.of(cache), context.percpu, cache.id().array());
         let (node, barn) = own.barns.here(context);
-        let mut away = [MaybeUninit::uninit(); WIDE_SHEAF + 1];
+        let sheaf = if own.barns.nodes() > 1 { sheaf.min(PIECE - 1) } else { sheaf };
+        let mut away = [MaybeUninit::uninit(); PIECE];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
         barn.bring_in(context.metadata, context.limits, sheaf + 1, |room, traffic| {
             if !percpu.pop_batch(array, &mut room[..sheaf]) {
@@ -167,49 +162,13 @@ impl Sheaf {
         if has_left {
             // SAFETY: sort_out wrote the first `strangers` elements.
             self.put_away(context, cache, unsafe { written(&away, strangers) });
-            self.bound_barns(context, cache);
         }
         has_left
     }
 
-    /// Where the barns of all caches hold too much, they give until they are within the bound.
-    #[inline]
-    fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        if context.limits.barns() > CacheLimits::barns_most(context.pages) {
-            self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
-        }
-    }
-
-    /// Barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
-    /// together. Large barns give in turn; if there is none, the barns of `cache` give.
-    #[cold]
-    fn shrink_barns<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        bound: fn(&PageAllocator) -> usize,
-        most: usize,
-    ) {
-        let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
-        while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
-            let is_large = |cache: &Cache| self.at(cache).barns.bytes() > bound / LARGE_BARN;
-            let caches = context.caches.iter().count();
-            let first = context.limits.next_turn() % caches.max(1);
-            let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
-            let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
-            match self.at(giver).empty_barns(context, giver, 0) {
-                0 => return,
-                objects => {
-                    given += objects;
-                    given_bytes += objects * giver.stride();
-                }
-            }
-        }
-    }
-
     /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty. Only where it
     /// `may_widen` the array may get a wide place.
-    #[inline]
+    #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -240,6 +199,7 @@ impl Sheaf {
     ) {
         let own = self.of(cache);
         own.slabs.free(context, cache, objects, own.keep_empty());
+        context.give_back_emptied();
     }
 
     /// Gives objects that were taken out of an array back to the slabs.
@@ -250,9 +210,11 @@ impl Sheaf {
         objects: &[Object],
     ) {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        context.give_back_emptied();
         let own = self.of(cache);
         count(&own.batched_out, objects.len());
         own.slabs.free(context, cache, objects, own.keep_empty());
+        context.give_back_emptied();
     }
 
     /// Returns whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
@@ -282,22 +244,39 @@ impl Sheaf {
         object: Object,
         sheaf: usize,
     ) {
-        let own = self.of(cache);
-        count(&own.free_slow, 1);
-        let mut buffer = [MaybeUninit::uninit(); WIDE_SHEAF];
+        count(&self.of(cache).free_slow, 1);
         let array = cache.id().array();
         let room = context.percpu.area().room(context.percpu.current(), array);
-        let sheaf = sheaf.min(room.div_ceil(2));
-        if sheaf > 0 && context.percpu.pop_batch(array, &mut buffer[..sheaf]) {
-            count(&own.batched_out, sheaf);
-            // SAFETY: pop_batch wrote all `sheaf` elements.
-            let objects = unsafe { written(&buffer, sheaf) };
+        let mut left = sheaf.min(room.div_ceil(2));
+        while left > 0 && self.empty_array(context, cache, object, left.min(PIECE)) {
+            left -= left.min(PIECE);
+        }
+        self.park(context, cache, &[object]);
+    }
+
+    /// Moves `most` objects of the running CPU's array, none of which is `object`, to the slabs;
+    /// false where it has fewer.
+    #[inline(never)]
+    fn empty_array<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+        most: usize,
+    ) -> bool {
+        let own = self.of(cache);
+        let mut buffer = [MaybeUninit::uninit(); PIECE];
+        let taken = context.percpu.pop_batch(cache.id().array(), &mut buffer[..most]);
+        if taken {
+            count(&own.batched_out, most);
+            // SAFETY: pop_batch wrote all `most` elements.
+            let objects = unsafe { written(&buffer, most) };
             if is_among(objects, object) {
                 not_in_use(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());
         }
-        self.park(context, cache, &[object]);
+        taken
     }
 
     /// Serves a request that missed the array from the barn, else from the slabs. Lets `taken` look
@@ -361,27 +340,69 @@ impl Sheaf {
         pressed: impl FnOnce(),
     ) -> Option<Object> {
         let own = self.of(cache);
-        let mut buffer = [MaybeUninit::uninit(); WIDE_SHEAF];
-        let wanted = &mut buffer[..own.refill(cache).min(sheaf)];
-        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
+        let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
+        while left > 0 {
+            let most = left.min(MAX_BATCH);
+            let (taken, parked) = self.take_piece(context, cache, most, &mut answer, &taken_too);
+            left -= taken;
+            if !parked {
+                break;
+            }
+            // Here and not where the piece lies: a new slab may take some stack.
+            if taken < most {
+                let objects = left.max(own.width.narrow_sheaf());
+                let Some(fresh) = own.slabs.grow(context, cache, objects) else { break };
+                is_fresh |= fresh;
+            }
+        }
         if is_fresh {
-            self.relieve(context);
+            self.relieve_barns(context);
             pressed();
         }
+        count(&own.alloc_slow, usize::from(answer.is_some()));
+        answer
+    }
+
+    /// Moves up to `most` objects from the slabs that there are to the array, but for one that
+    /// becomes the `answer` where there is none yet. Returns how many, and whether the array had
+    /// room for them.
+    #[inline(never)]
+    fn take_piece<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        most: usize,
+        answer: &mut Option<Object>,
+        taken_too: &impl Fn(&[Object]),
+    ) -> (usize, bool) {
+        let own = self.of(cache);
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let taken = own.slabs.take(context, cache, &mut buffer[..most]);
         // Lowest address on top: what is handed out first lies together.
         buffer[..taken].reverse();
         // SAFETY: the slabs wrote the first `taken` elements.
-        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
-        count(&own.alloc_slow, 1);
+        let mut rest = unsafe { written(&buffer, taken) };
+        if answer.is_none()
+            && let Some((object, others)) = rest.split_last()
+        {
+            *answer = Some(*object);
+            rest = others;
+        }
         taken_too(rest);
-        self.park(context, cache, rest);
-        Some(*object)
+        let parked = context.percpu.push_batch(cache.id().array(), rest);
+        if parked {
+            count(&own.batched_in, rest.len());
+        } else {
+            own.slabs.free(context, cache, rest, own.keep_empty());
+        }
+        (taken, parked)
     }
 }
 
 impl Sheaf {
     /// Empties the arrays of slots that `idle` names into the slabs, all by one barrier; returns
     /// whether there was anything.
+    #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
         // A slot that came first and has much leaves too little for others: the largest gives.
@@ -404,6 +425,7 @@ impl Sheaf {
     }
 
     /// Empties the barns of a cache, and gives its empty slabs back.
+    #[inline(never)]
     fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.at(cache);
         while own.empty_barns(context, cache, u32::MAX) > 0 {}
@@ -429,6 +451,7 @@ impl Sheaf {
         any
     }
 
+    #[inline(never)]
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         // The slots of all caches first, for that takes a barrier.
         let mut shrunk = u32::from(self.empty_slots(context, idle));
@@ -441,15 +464,6 @@ impl Sheaf {
             }
         }
         shrunk
-    }
-
-    /// Barns give some of what they hold where they hold more than they may under pressure.
-    fn relieve<P: Arrays>(&self, context: &SlabContext<'_, P>) {
-        if context.limits.barns() > CacheLimits::barns_pressed(context.pages)
-            && let Some(first) = context.caches.iter().next()
-        {
-            self.shrink_barns(context, first, CacheLimits::barns_pressed, PRESSED_STEP_OBJECTS);
-        }
     }
 }
 
@@ -592,6 +606,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         }
         let miss = self.note_miss(context, cache, percpu.current(), (true, true));
         self.free_missed(context, cache, object, miss);
+        self.bound_barns(context, cache);
     }
 
     fn alloc_bulk(
@@ -620,7 +635,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             let (more, is_fresh) = own.slabs.alloc(context, cache, sheaf, &mut out[taken..]);
             taken += more;
             if is_fresh {
-                self.relieve(context);
+                self.relieve_barns(context);
             }
         }
         count(&own.batched_out, fast);
@@ -642,7 +657,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             if self.park(context, cache, sheaf) {
                 fast += sheaf.len();
             }
+            context.give_back_emptied();
         }
+        self.bound_barns(context, cache);
         count(&own.bulk_free_fast, fast);
         count(&own.free_slow, objects.len() - fast);
     }
@@ -661,11 +678,11 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 u32::from(any)
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
-            Reclaim::Pressed => {
-                self.relieve(context);
-                0
-            }
         }
+    }
+
+    fn relieve(&self, context: &SlabContext<'_, P>) {
+        self.relieve_barns(context);
     }
 
     fn purge_sparse(

@@ -5,7 +5,7 @@ use super::barns::Barns;
 use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::written;
 use super::cache::Cache;
-use super::context::{MAX_BATCH, SlabContext};
+use super::context::{PIECE, SlabContext};
 use super::width::Width;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::Arrays;
@@ -95,7 +95,7 @@ impl SheafCache {
         (REFILL_BYTES / cache.stride()).max(1)
     }
 
-    /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
+    /// Gives some objects of the barns, that of the first node first, to the slabs, which keep at
     /// most `keep` empty ones; returns the number of objects.
     pub(super) fn empty_barns<P: Arrays>(
         &self,
@@ -103,11 +103,11 @@ impl SheafCache {
         cache: &Cache,
         keep: u32,
     ) -> usize {
-        let give = |barn| self.empty_barn(context, cache, (barn, MAX_BATCH), keep);
+        let give = |barn| self.empty_barn(context, cache, (barn, PIECE), keep);
         self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
     }
 
-    /// The same for one barn, which gives `most`.
+    /// The same for one barn, which gives no more than `most`.
     pub(super) fn empty_barn<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -115,8 +115,21 @@ impl SheafCache {
         (barn, most): (&Barn, usize),
         keep: u32,
     ) -> usize {
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = barn.take(context.limits, &mut buffer[..most.min(MAX_BATCH)]);
+        let taken = self.take_out(context, cache, (barn, most), keep);
+        context.give_back_emptied();
+        taken
+    }
+
+    #[inline(never)]
+    fn take_out<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        (barn, most): (&Barn, usize),
+        keep: u32,
+    ) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); PIECE];
+        let taken = barn.take(context.limits, &mut buffer[..most.min(PIECE)]);
         // SAFETY: take wrote the first `taken` elements.
         let sheaf = unsafe { written(&buffer, taken) };
         self.slabs.free(context, cache, sheaf, keep);

@@ -15,7 +15,7 @@ const SHEAF_BYTES: usize = 128 << 10;
 const WIDE_BYTES: usize = 1 << 20;
 /// Most objects in a sheaf of a wide array. (256 were no faster, and take a CPU from its program
 /// for twice as long.)
-pub(super) const WIDE_SHEAF: usize = 128;
+const WIDE_SHEAF: usize = 128;
 /// An array is widened at this score,
 const WIDE_SCORE: u64 = 16;
 /// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a

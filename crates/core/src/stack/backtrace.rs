@@ -5,11 +5,19 @@
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
+use quarry_sys::own_stack;
 use quarry_sys::report::{Line, warn};
 
 /// Prints addresses, up to the first 0, but for those in front that lie in `libquarry`.
 /// O(addresses * mappings of the process).
+#[cold]
+#[inline(never)]
 pub(super) fn print_callers(frames: &[u64]) {
+    own_stack::run(|| print_all(frames));
+}
+
+#[inline(never)]
+fn print_all(frames: &[u64]) {
     let mut number = 0;
     for address in frames.iter().take_while(|address| **address != 0) {
         let mut place = Line::<200>::default();

@@ -27,7 +27,7 @@ use super::pressure::{Pressure, level_of};
 use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::frame::FRAME_BYTES;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
-use crate::slab::{Reclaim, SlabPolicy};
+use crate::slab::SlabPolicy;
 use crate::zone::{Entry, InReclaim, Mark, Reclaiming};
 use quarry_sys::percpu::PerCpu;
 
@@ -233,7 +233,7 @@ impl<C: StackConfig> Stack<C> {
         let (inner, missing) = (self.inner(), self.missing(run.goal));
         inner.mappings.shrink_cache(inner.pages, missing);
         if run.passes == 1 {
-            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
+            inner.slab.relieve(&self.context());
         }
         if run.priority <= PARKED_PRIORITY && !run.has_drained && self.missing(run.goal) > 0 {
             run.has_drained = true;

@@ -4,9 +4,10 @@ use super::config::StackConfig;
 use super::footprint::excess;
 use super::instance::Stack;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
-use crate::slab::{Reclaim, SlabPolicy};
+use crate::slab::SlabPolicy;
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
+use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left
@@ -67,11 +68,20 @@ impl<C: StackConfig> Stack<C> {
             return;
         }
         past.spent += excess;
+        let left = own_stack::run(|| self.give_way(excess));
+        // After a step there is more to give.
+        let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
+        self.footprint.stuck.store(stuck, Relaxed);
+    }
+
+    /// Gives frames of freed memory to the operating system; returns how many of them it has not.
+    #[inline(never)]
+    fn give_way(&self, frames: u32) -> u32 {
         let inner = self.inner();
         let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_cache(inner.pages, excess);
+        let mut left = inner.mappings.shrink_cache(inner.pages, frames);
         if left > 0 {
-            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
+            inner.slab.relieve(&self.context());
         }
         for node in zones.all().map(|zone| zone.node()) {
             let bytes = left as usize * FRAME_BYTES;
@@ -81,8 +91,6 @@ impl<C: StackConfig> Stack<C> {
             let given = zones.give_back_of(node, Whole::Dirty, bytes);
             left = left.saturating_sub((given / FRAME_BYTES) as u32);
         }
-        // After a step there is more to give.
-        let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
-        self.footprint.stuck.store(stuck, Relaxed);
+        left
     }
 }

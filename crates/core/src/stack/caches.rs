@@ -128,18 +128,12 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline(never)]
     pub fn alloc_slow(self) -> Option<Object> {
         effort::spend(Effort::SlabSlow, 1);
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        let frames = cache.order().frames();
-        stack
-            .with_reclaim(frames, || stack.inner().slab.alloc_slow(&stack.context(), cache))
-            .map(|start| self.shown(start))
+        self.stack.alloc_reclaiming(self.id).map(|start| self.shown(start))
     }
 
     /// [`alloc_slow`](Self::alloc_slow) for a caller that reclaims itself, or must not.
     pub(super) fn alloc_without_reclaim(self) -> Option<Object> {
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        let start = stack.inner().slab.alloc_slow(&stack.context(), cache)?;
-        Some(self.shown(start))
+        Some(self.shown(self.stack.alloc_of_cache(self.id)?))
     }
 
     /// Gives an object back. O(1) where the running CPU has room for it. Aborts where it was freed

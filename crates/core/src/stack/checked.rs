@@ -9,7 +9,9 @@ use super::instance::{Stack, is_sane};
 use super::misuse::{Entry, Misuse};
 use super::request::{MIN_ALIGN, Request};
 use crate::checks::quarantine::MOST_OBJECTS;
-use crate::checks::{CheckFlags, CheckOptions, Damage, Parts, Seal, Shape, Slot, Tracked, WAYS};
+use crate::checks::{
+    CheckFlags, CheckOptions, Damage, Parts, Seal, Shape, Slot, Track, Tracked, WAYS,
+};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, Pfn};
 use crate::heap::classes;
 use crate::slab::CacheId;
@@ -114,6 +116,14 @@ impl<C: StackConfig> Stack<C> {
         tracked
     }
 
+    /// Notes who is running.
+    #[inline(never)]
+    pub(super) fn note_caller(&self, track: &Track) {
+        let mut frames = [0; _];
+        quarry_sys::unwind::trace(&mut frames);
+        track.set(task::number(), monotonic_ns(), &frames);
+    }
+
     /// Allocates an object with a record.
     pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
         self.alloc_roomy(request, 0)
@@ -129,6 +139,12 @@ impl<C: StackConfig> Stack<C> {
         let flags = self.inner().checks.flags_of(class);
         let shape = Shape::of(size, align.max(MIN_ALIGN), flags);
         let slot = self.take_slot(&shape, align, zeroed, room)?;
+        self.make_ready(slot, shape, zeroed)
+    }
+
+    /// Makes a fresh slot an object.
+    #[inline(never)]
+    fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
         let object = Object::new(core::ptr::with_exposed_provenance_mut(parts.user().start))?;
         // SAFETY: the slot is ours, and the program does not know of it yet; a slot that was made
@@ -142,9 +158,9 @@ impl<C: StackConfig> Stack<C> {
                 }
             }
             parts.arm();
-            if flags.has(CheckFlags::OWNER) {
+            if shape.flags.has(CheckFlags::OWNER) {
                 let tracks = slot.tracks();
-                tracks.allocated.set(&self.tracked());
+                self.note_caller(&tracks.allocated);
                 tracks.freed.clear();
             }
             slot.record().set(self.secret(), &shape);
@@ -249,6 +265,7 @@ impl<C: StackConfig> Stack<C> {
         self.seen_record(entry, object.as_ptr())
     }
 
+    #[inline(never)]
     #[cold]
     fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Seen> {
         let Some(pfn) = self.pfn(address) else { self.misuse(entry, address, Misuse::Foreign) };
@@ -289,6 +306,8 @@ impl<C: StackConfig> Stack<C> {
         Some(seen)
     }
 
+    #[cold]
+    #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
         let kind = self.frames().kind(pfn);
@@ -307,18 +326,27 @@ impl<C: StackConfig> Stack<C> {
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
         // SAFETY: it is live, and its user has given it up (caller's promise).
-        unsafe {
+        let buried = unsafe {
             match seen.place {
-                Place::Slot(slot, shape) => self.free_checked(entry, &seen, slot, shape),
-                Place::Guarded(number) => self.free_guarded(entry, &seen, number),
+                Place::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
+                Place::Guarded(number) => {
+                    self.free_guarded(entry, &seen, number);
+                    None
+                }
             }
+        };
+        if let Some(slot) = buried {
+            self.wait_in_quarantine(slot);
         }
         true
     }
 
+    /// Makes an object a freed one; returns the slot that is to wait in quarantine, if any.
+    ///
     /// # Safety
     /// The object is live, and its user has given it up.
-    unsafe fn free_checked(&self, entry: Entry, seen: &Seen, slot: Slot, shape: Shape) {
+    #[inline(never)]
+    unsafe fn bury(&self, entry: Entry, seen: &Seen, slot: Slot, shape: Shape) -> Option<Slot> {
         let parts = self.parts(slot, shape);
         // SAFETY: the slot is that of a live object (caller's promise); if another thread frees
         // the object as well, one of both finds that here.
@@ -330,18 +358,19 @@ impl<C: StackConfig> Stack<C> {
                 self.report_damage(Some(entry), slot, shape, damage);
             }
             if shape.flags.has(CheckFlags::OWNER) {
-                slot.tracks().freed.set(&self.tracked());
+                self.note_caller(&slot.tracks().freed);
             }
         }
         if slot.bytes > classes::LARGEST && self.hide_large(slot, shape) {
-            return;
+            return None;
         }
         // SAFETY: as above; nobody uses the object any more.
         unsafe { parts.bury() };
-        self.wait_in_quarantine(slot);
+        Some(slot)
     }
 
     /// Puts a freed object into quarantine, and takes those out whose time is over.
+    #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
         let at_random = self.inner().checks.harden.then(|| self.checks.random());
         let mut rest = Some(slot);
@@ -380,6 +409,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Reports what was written to a freed object, and aborts.
+    #[inline(never)]
     fn look_at_freed(&self, slot: Slot) {
         // SAFETY: the slot is memory of an object that waits.
         let record = unsafe { slot.record() };

@@ -12,18 +12,29 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
 
 impl<C: StackConfig> Stack<C> {
+    /// `realloc` of an allocation that the checks know; `None` where they do not.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`].
+    #[inline(never)]
+    pub(super) unsafe fn realloc_if_seen(
+        &self,
+        object: Object,
+        size: usize,
+        align: usize,
+    ) -> Option<Option<Object>> {
+        let seen = self.seen(Entry::Realloc, object)?;
+        // SAFETY: the caller's promise is passed on.
+        Some(unsafe { self.realloc_seen(&seen, size, align) })
+    }
+
     /// A small object always moves, so that pointers to the old one show themselves as stale. A
     /// large one stays where it has room and wastes at most half; one that grows by little gets
     /// room to go on.
     ///
     /// # Safety
     /// As [`Stack::realloc`] of the object that was seen.
-    pub(super) unsafe fn realloc_seen(
-        &self,
-        seen: &Seen,
-        size: usize,
-        align: usize,
-    ) -> Option<Object> {
+    unsafe fn realloc_seen(&self, seen: &Seen, size: usize, align: usize) -> Option<Object> {
         let object = Object::new(core::ptr::with_exposed_provenance_mut(seen.address))?;
         if let Place::Slot(slot, shape) = seen.place {
             // SAFETY: the object is live and the caller's alone (caller's promise).

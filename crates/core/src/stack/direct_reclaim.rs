@@ -22,10 +22,11 @@ use super::instance::Stack;
 use crate::frame::{FRAME_BYTES, NodeId};
 use crate::page_cache::{PageCacheRef, ScanRequest};
 use crate::pcp::MOST_LOST;
-use crate::slab::{Cache, Glance, Reclaim, SlabPolicy};
+use crate::slab::{Cache, Glance, SlabPolicy};
 use crate::zone::{Claim, Entry};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::gate;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{Ordering::Relaxed, task, timer};
 
@@ -110,14 +111,15 @@ impl<C: StackConfig> Stack<C> {
         };
         if let Some(cache) = self.used_page_cache() {
             let evict = || self.evict_for(cache, (who, frames), &claim, attempt, &mut naps);
-            if self.timed(evict) {
+            if own_stack::run(|| self.timed(evict)) {
                 return true;
             }
         }
-        self.is_reclaim_due(frames) && self.reclaim_parked(attempt)
+        self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
     /// The first stage.
+    #[inline(never)]
     fn evict_for(
         &self,
         cache: PageCacheRef<'_, Self>,
@@ -187,7 +189,7 @@ impl<C: StackConfig> Stack<C> {
         let budget = self.pages().zones().budget();
         let Entry::Entered(_inside) = budget.reclaimers().enter() else { return false };
         let most = self.evictable(cache, Claimant::Heap, 0);
-        self.timed(|| cache.direct_reclaim(self.near(), most)).freed > 0
+        own_stack::run(|| self.timed(|| cache.direct_reclaim(self.near(), most)).freed > 0)
     }
 
     /// Takes freed mappings and objects in barns, as far as they are missing; returns whether that
@@ -199,13 +201,14 @@ impl<C: StackConfig> Stack<C> {
             inner.mappings.shrink_cache(inner.pages, frames.max(CLUSTER));
         }
         if claim.missing() > 0 && inner.limits.barns() > 0 {
-            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
+            inner.slab.relieve(&self.context());
             inner.pages.drain_slot(self.fast.percpu.current());
         }
         claim.missing() < before
     }
 
     /// The second stage.
+    #[inline(never)]
     fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
         // Objects that are freed while the reclaim runs may come too late for it.
@@ -249,7 +252,7 @@ impl<C: StackConfig> Stack<C> {
             || self.pages().lists_any_extent()
             || self.withheld.is_there_for_others()
             || coarse_ns() >= until
-            || self.inner().caches.iter().any(|cache| self.has_freed(cache))
+            || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
     }
 
     fn note_caches(&self) {
@@ -262,6 +265,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether a cache has fewer objects in use than the last reclaim saw.
+    #[inline(never)]
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);

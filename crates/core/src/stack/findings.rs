@@ -40,6 +40,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// The same, of an address that may not be the allocation's.
     #[cold]
+    #[inline(never)]
     pub(super) fn misuse_of_seen_at(
         &self,
         entry: Entry,
@@ -88,6 +89,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Reports bytes that nobody should have written, and aborts.
     #[cold]
+    #[inline(never)]
     pub(super) fn report_damage(
         &self,
         entry: Option<Entry>,
@@ -119,6 +121,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Reports an object whose record does not say what it should, and aborts.
     #[cold]
+    #[inline(never)]
     pub(super) fn report_broken(&self, entry: Entry, address: *mut u8, slot: Slot) -> ! {
         warn(format_args!(
             "{entry}({address:p}): written far past the end of the object that starts here, or \
@@ -130,6 +133,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Reports a freed object whose record was written over, and aborts.
     #[cold]
+    #[inline(never)]
     pub(super) fn report_written_record(&self, slot: Slot) -> ! {
         warn(format_args!(
             "{:#x}: object was written after it was freed, or its neighbour past its end",
@@ -140,6 +144,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Reports an address in a large block that was freed and faults since then, and aborts.
+    #[cold]
+    #[inline(never)]
     pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {
         let Some(hidden) = self.checks.hidden.lock_of_others() else { return };
         let Some(block) = hidden.find(pfn.0) else { return };
@@ -198,6 +204,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Prints who has run into it, and ends the process.
+    #[cold]
+    #[inline(never)]
     pub(super) fn end_here(&self) -> ! {
         let here = self.tracked();
         warn(format_args!("  found by thread {}", here.thread));
@@ -212,6 +220,7 @@ impl<C: StackConfig> Stack<C> {
 }
 
 /// Prints who allocated an object and who freed it, if that was kept.
+#[inline(never)]
 fn tell_owners(slot: Slot, shape: &Shape) {
     if shape.flags.has(CheckFlags::OWNER) {
         // SAFETY: the slot was made for an object with tracks.
@@ -221,6 +230,7 @@ fn tell_owners(slot: Slot, shape: &Shape) {
 }
 
 /// Prints who allocated an object, and who freed it.
+#[inline(never)]
 pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     let now = quarry_sys::clock::monotonic_ns();
     for (what, tracked) in ["allocated", "freed"].iter().zip(tracks) {
@@ -233,6 +243,7 @@ pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
 }
 
 /// Prints the bytes of a slot around an address.
+#[inline(never)]
 fn dump(slot: Slot, at: usize) {
     let first = (at & !(LINE_BYTES - 1)).saturating_sub(LINE_BYTES).max(slot.start);
     let end = (first + DUMP_BYTES).min(slot.start + slot.bytes);

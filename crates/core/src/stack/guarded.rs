@@ -71,6 +71,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Serves a request with an object between guard pages, if a sample is due.
+    #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;
         if !self.instruments.has(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE {
@@ -89,7 +90,7 @@ impl<C: StackConfig> Stack<C> {
         let start = page.as_ptr().expose_provenance();
         let user = place(start, size, align.max(MIN_ALIGN), is_right);
         let object = self.guarded(number);
-        object.tracks.allocated.set(&self.tracked());
+        self.note_caller(&object.tracks.allocated);
         object.tracks.freed.clear();
         object.set(user);
         // SAFETY: the page is accessible, and the program does not know of it.
@@ -123,6 +124,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The live object that starts at an address of the pool; reports any other and aborts.
+    #[inline(never)]
     pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Seen {
         let guarded = self.guarded(number);
         let user = guarded.user();
@@ -143,6 +145,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// # Safety
     /// The object is live, and its user has given it up.
+    #[inline(never)]
     pub(super) unsafe fn free_guarded(&self, entry: Entry, seen: &Seen, number: usize) {
         let object = self.guarded(number);
         if !object.free() {
@@ -158,7 +161,7 @@ impl<C: StackConfig> Stack<C> {
             self.tell_guarded(number);
             self.end_here();
         }
-        object.tracks.freed.set(&self.tracked());
+        self.note_caller(&object.tracks.freed);
         // If the system refuses, the object is found by its state only.
         let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
         // A place that is not given back is lost, which is better than to wait for ourselves.
@@ -168,12 +171,16 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Prints what is known of an object.
+    #[cold]
+    #[inline(never)]
     pub(super) fn tell_guarded(&self, number: usize) {
         let tracks = &self.guarded(number).tracks;
         tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
     }
 
     /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
+    #[cold]
+    #[inline(never)]
     pub(super) fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
         let guarded = self.guarded(number);
         let user = guarded.user();

@@ -9,6 +9,7 @@ use crate::checks::{CheckFlags, Shape, Slot};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::OsError;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::Object;
 
 /// Frames that hidden blocks may have together: they have no memory, but count as used.
@@ -58,9 +59,11 @@ impl<C: StackConfig> Stack<C> {
         let pfn = self.pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.has_small_pages()) else { return false };
         let frames = self.frames().link(pfn);
-        if frames < LEAST_HIDDEN {
-            return false;
-        }
+        frames >= LEAST_HIDDEN && own_stack::run(|| self.hide_frames(slot, shape, (pfn, frames)))
+    }
+
+    #[inline(never)]
+    fn hide_frames(&self, slot: Slot, shape: Shape, (pfn, frames): (Pfn, u32)) -> bool {
         let is_mapping = self.frames().kind(pfn) == Kind::MAPPING;
         let tracks = if shape.flags.has(CheckFlags::OWNER) {
             // SAFETY: the slot was made with tracks, and is still accessible.
@@ -91,7 +94,14 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Frees all hidden blocks; returns whether there were any.
+    #[cold]
     pub(super) fn free_hidden(&self) -> bool {
+        let is_there = self.checks.hidden.lock_of_others().is_some_and(|all| all.frames() > 0);
+        is_there && own_stack::run(|| self.free_all_hidden())
+    }
+
+    #[inline(never)]
+    fn free_all_hidden(&self) -> bool {
         let mut any = false;
         while let Some(block) = self.checks.hidden.lock_of_others().and_then(|mut all| all.pop()) {
             self.free_hidden_block(block);

@@ -275,6 +275,7 @@ impl<C: StackConfig> Stack<C> {
             limits: inner.limits,
             declared_cpus: inner.declared_cpus,
             mechanisms: inner.mechanisms,
+            emptied: Default::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::pcp::PageAllocator;
 use crate::slab::{CacheId, CacheParams};
 use crate::zone::Groups;
 use quarry_sys::os::OsResult;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
 impl<C: StackConfig> Stack<C> {
@@ -21,6 +22,14 @@ impl<C: StackConfig> Stack<C> {
     /// # Panics
     /// Where the stack is not initialised.
     pub fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
+        match self.used_page_cache() {
+            Some(cache) => Ok(cache),
+            None => own_stack::run(|| self.build_page_cache()),
+        }
+    }
+
+    #[inline(never)]
+    fn build_page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
         let (options, lru) = (self.inner().page_cache, self.inner().lru);
         self.page_cache.open(self, &options, lru, || {
             self.pages().zones().budget().keep_reserve();

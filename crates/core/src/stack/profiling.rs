@@ -98,6 +98,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// A block of its own for a sample up to 1 MiB, `align` at least the least alignment; `None`
     /// where there is none, or no record.
+    #[inline(never)]
     pub(super) fn alloc_sampled(&self, size: usize, align: usize, zeroed: bool) -> Option<Object> {
         if size > LARGEST_BLOCK || align > LARGEST_BLOCK || !self.has_classes() {
             return None;
@@ -167,6 +168,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Counts a new mapping of `size` bytes.
+    #[inline(never)]
     pub(super) fn sample_mapping(&self, pfn: Pfn, size: usize, is_due: bool) {
         let sample = || self.profile.sample(Sampled::of(size, pfn, 0, 0));
         let record = if is_due { sample() } else { None };

@@ -30,6 +30,7 @@ use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone};
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
@@ -140,6 +141,7 @@ pub struct Reclaimed {
 
 /// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and where there are none,
 /// smaller blocks.
+#[inline(never)]
 fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
     let mut given = pages.zones().give_back_of(node, Whole::Dirty, bytes);
     for smallest in [Order::PAGEBLOCK, Order::ZERO] {
@@ -153,6 +155,7 @@ fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
 impl<C: StackConfig> Stack<C> {
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
     /// page lists, free blocks of the zones, cached mappings. Returns the bytes purged.
+    #[inline(never)]
     pub fn trim(&self) -> usize {
         self.free_waiting();
         self.shrink_all();
@@ -213,6 +216,11 @@ impl<C: StackConfig> Stack<C> {
 
     /// Gives free blocks and cached mappings to the operating system at once; returns the bytes.
     pub(super) fn purge_free(&self) -> usize {
+        if self.freeable_bytes() == 0 { 0 } else { own_stack::run(|| self.purge_free_here()) }
+    }
+
+    #[inline(never)]
+    fn purge_free_here(&self) -> usize {
         let inner = self.inner();
         let mut bytes = inner.mappings.release_cached(inner.pages);
         for zone in inner.pages.zones().all() {
@@ -249,6 +257,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// As [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory that is
     /// needed again soon after it went back is kept longer the next time.
+    #[inline(never)]
     pub(super) fn look_at(
         &self,
         state: &mut ReclaimState,
@@ -290,7 +299,7 @@ impl<C: StackConfig> Stack<C> {
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
             let bytes = match due {
                 0 => 0,
-                due => purge_some(pages, zone.node(), due.min(PURGE_STEP_BYTES)),
+                due => own_stack::run(|| purge_some(pages, zone.node(), due.min(PURGE_STEP_BYTES))),
             };
             if bytes > 0 {
                 state.note_purged(node, (bytes / FRAME_BYTES) as u32);

@@ -6,7 +6,7 @@ use super::misuse::{Entry, Misuse};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, Geometry, Reclaim, SlabPolicy};
+use crate::slab::{CacheId, Geometry, SlabPolicy};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
@@ -126,23 +126,47 @@ impl<C: StackConfig> Stack<C> {
         if !self.has_classes() {
             return None;
         }
-        let (class, inner) = (classes::of(size), self.inner());
+        let class = classes::of(size);
         let serving = self.serving(class);
         if (serving != class || self.instruments.are_on())
             && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, serving)
         {
             return Some(object);
         }
-        let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
-        let frames = inner.caches.get(serving).map_or(1, |cache| cache.order().frames());
-        // Where there is no memory for slabs, a free object of either class serves.
-        let object = self
-            .with_reclaim(frames, || take(serving))
-            .or_else(|| take(class))
-            .or_else(|| take(classes::coarse(class)))
-            .or_else(|| self.alloc_block_of_class(size));
-        self.bound_footprint(frames);
+        let object = self.alloc_reclaiming(serving);
+        let object = object.or_else(|| self.alloc_elsewhere(size, class));
+        self.bound_footprint(self.known_cache(serving).order().frames());
         object
+    }
+
+    /// Takes an object from wherever there is one, after a reclaim if there is none.
+    #[inline]
+    pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
+        let object = self.alloc_of_cache(cache);
+        if object.is_some() { object } else { self.alloc_reclaimed(cache) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_reclaimed(&self, cache: CacheId) -> Option<Object> {
+        let frames = self.known_cache(cache).order().frames();
+        self.after_reclaim(frames, || self.alloc_of_cache(cache))
+    }
+
+    /// Takes an object from wherever there is one, without a reclaim.
+    #[inline(never)]
+    pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
+        let inner = self.inner();
+        inner.slab.alloc_slow(&self.context(), inner.caches.get(cache)?)
+    }
+
+    /// Where there is no memory for slabs, a free object of either class serves.
+    #[cold]
+    #[inline(never)]
+    fn alloc_elsewhere(&self, size: usize, class: CacheId) -> Option<Object> {
+        self.alloc_of_cache(class)
+            .or_else(|| self.alloc_of_cache(classes::coarse(class)))
+            .or_else(|| self.alloc_block_of_class(size))
     }
 
     /// A block of pages for a request of a class that there is no memory for: a slab of its objects
@@ -310,7 +334,7 @@ impl<C: StackConfig> Stack<C> {
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
         self.large.blocks.note_allocated();
         if page.zeroed {
-            self.inner().slab.reclaim(&self.context(), Reclaim::Pressed);
+            self.inner().slab.relieve(&self.context());
         }
         self.address(page.pfn)
     }

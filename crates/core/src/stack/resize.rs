@@ -152,6 +152,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[cold]
+    #[inline(never)]
     fn wrong_size(&self, entry: Entry, object: Object, claimed: usize, owner: Owner) {
         if !self.forgives_wrong_size() {
             let bytes = self.bytes_of(owner);
@@ -240,9 +241,9 @@ impl<C: StackConfig> Stack<C> {
         if !is_sane(size) {
             return None;
         }
-        if let Some(seen) = self.seen(Entry::Realloc, object) {
-            // SAFETY: the caller's promise is passed on.
-            return unsafe { self.realloc_seen(&seen, size, align) };
+        // SAFETY: the caller's promise is passed on.
+        if let Some(resized) = unsafe { self.realloc_if_seen(object, size, align) } {
+            return resized;
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
@@ -274,6 +275,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Objects stay while they waste at most half, blocks while they waste at most a quarter, or
     /// are trimmed; mappings grow, shrink and move by page tables.
+    #[inline(never)]
     fn resize_in_place(
         &self,
         owner: Owner,
@@ -288,28 +290,31 @@ impl<C: StackConfig> Stack<C> {
                 let is_resized = size > classes::LARGEST && self.resize_block(pfn, size);
                 is_resized.then_some(object)
             }
-            Owner::Mapping(pfn) => {
-                if size <= LARGEST_BLOCK / 2 {
-                    return None;
-                }
-                let inner = self.inner();
-                let frames = frames_of(size)?;
-                let charged = inner.mappings.charged(inner.pages, pfn);
-                let record = self.record_of_mapping(pfn);
-                let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
-                self.large.mappings.note_resized();
-                self.resample_mapping(record, moved, size);
-                let more = inner.mappings.charged(inner.pages, moved).saturating_sub(charged);
-                if more > 0 {
-                    self.bound_footprint(more);
-                }
-                Some(self.address(moved))
-            }
+            Owner::Mapping(pfn) if size > LARGEST_BLOCK / 2 => self.resize_mapping(pfn, size),
+            Owner::Mapping(_) => None,
         }
+    }
+
+    /// Makes a mapping one of `size` bytes, where it is or elsewhere.
+    #[inline(never)]
+    fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
+        let inner = self.inner();
+        let frames = frames_of(size)?;
+        let charged = inner.mappings.charged(inner.pages, pfn);
+        let record = self.record_of_mapping(pfn);
+        let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
+        self.large.mappings.note_resized();
+        self.resample_mapping(record, moved, size);
+        let more = inner.mappings.charged(inner.pages, moved).saturating_sub(charged);
+        if more > 0 {
+            self.bound_footprint(more);
+        }
+        Some(self.address(moved))
     }
 
     /// Makes a block as large as `size` asks for, or leaves it as it is where it wastes at most a
     /// quarter; false where what lies behind it is not free.
+    #[inline(never)]
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         let (slot, held) = (self.fast.percpu.current(), self.frames_of_block(pfn));
@@ -331,19 +336,28 @@ impl<C: StackConfig> Stack<C> {
 
     /// An allocation of `size` bytes or somewhat more for what had `old` ones; a block that grows
     /// is put where it can go on.
+    #[inline(never)]
     fn alloc_to_grow(&self, old: usize, size: usize, align: usize) -> Option<Object> {
         let roomy = with_headroom(old, size);
         let is_block = (classes::LARGEST + 1..=LARGEST_BLOCK).contains(&roomy);
         if size > old && is_block && align <= FRAME_BYTES {
-            let (slot, frames) = (self.fast.percpu.current(), frames_of(roomy)?);
-            if let Some(page) = self.pages().alloc_extent_with_room(slot, frames) {
-                let object = self.adopt_block(page, frames);
-                self.resample_block(page.pfn, frames, roomy);
-                return Some(object);
+            let object = self.alloc_with_room(roomy);
+            if object.is_some() {
+                return object;
             }
         }
         let taken = if roomy > size { self.alloc(Request::of(roomy).aligned(align)) } else { None };
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
+    }
+
+    /// A block with as much free memory behind it.
+    #[inline(never)]
+    fn alloc_with_room(&self, size: usize) -> Option<Object> {
+        let (slot, frames) = (self.fast.percpu.current(), frames_of(size)?);
+        let page = self.pages().alloc_extent_with_room(slot, frames)?;
+        let object = self.adopt_block(page, frames);
+        self.resample_block(page.pfn, frames, size);
+        Some(object)
     }
 
     /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,

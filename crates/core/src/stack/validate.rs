@@ -33,6 +33,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Errors
     /// The first equation that does not hold.
+    #[inline(never)]
     pub fn validate(&self) -> Result<(), Broken> {
         let inner = self.inner();
         inner.slab.validate(&self.context())?;

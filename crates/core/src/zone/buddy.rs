@@ -20,7 +20,7 @@ impl Locked<'_> {
     /// holds one is split into, or, of order 0, single ones of one pageblock. The lowest addresses
     /// come first. Each goes to `give`, which sets its state, with whether it is known to be zero.
     /// Returns how many; 0 where the migratetype has none. O(orders + blocks).
-    #[inline]
+    #[inline(never)]
     pub(super) fn take_run(
         &mut self,
         order: Order,

@@ -11,18 +11,19 @@ use crate::frame::{
 impl Locked<'_> {
     /// Makes the frames that a pageblock keeps free blocks again.
     pub(super) fn flush_pageblock(&mut self, index: PageblockIndex) {
-        if self.memory.pageblocks().at(index).longest_extent() == 0 {
+        let pageblock = self.memory.pageblocks().at(index);
+        if pageblock.longest_extent() == 0 {
             return;
         }
-        let (extents, dirty) = self.state.extents.give_up(self.memory, index);
         let mut from = 0;
-        while let Some((first, end)) = extents.next_extent(from) {
+        while let Some((first, end)) = next_extent(self.memory, index, from) {
             from = end;
             for (pfn, order) in largest_blocks(index.first().plus(first), end - first) {
-                let zeroed = dirty.count_in(pfn.0 % PAGEBLOCK_FRAMES, order.frames()) == 0;
+                let zeroed = !pageblock.has_dirty_in(pfn.0 % PAGEBLOCK_FRAMES, order.frames());
                 self.put_block(Block { pfn, order, zeroed }, End::Head);
             }
         }
+        self.state.extents.give_up(self.memory, index);
     }
 
     /// Keeps free frames as an extent, or as free blocks where the pageblock is not movable.
@@ -76,6 +77,13 @@ impl Locked<'_> {
         }
         Some(index)
     }
+}
+
+/// The first extent of a pageblock at or behind `from`. Not inlined: it copies the bits, which the
+/// stack has no room for while blocks are put back.
+#[inline(never)]
+fn next_extent(memory: &Memory, index: PageblockIndex, from: u32) -> Option<(u32, u32)> {
+    memory.pageblocks().at(index).extents().next_extent(from)
 }
 
 /// Marks a block that leaves the zone for a movable request.

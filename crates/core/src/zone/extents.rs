@@ -155,12 +155,9 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Gives up all frames of a pageblock; returns them, and those of them that are dirty.
-    pub(super) fn give_up(
-        &mut self,
-        memory: &Memory,
-        index: PageblockIndex,
-    ) -> (FrameBits, FrameBits) {
+    /// Gives up all frames of a pageblock.
+    #[inline(never)]
+    pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
         let pageblock = memory.pageblocks().at(index);
         let (extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());
         pageblock.set_extents(FrameBits::NONE);
@@ -168,7 +165,6 @@ impl Extents {
         self.free -= extents.count();
         self.dirty -= dirty.count();
         self.set_longest(memory, index, 0);
-        (extents, dirty)
     }
 
     /// Takes the dirty frames of a pageblock, to be purged.

@@ -117,6 +117,7 @@ impl Locked<'_> {
     }
 
     /// Claims the pageblocks that a free block fills.
+    #[inline(never)]
     fn claim_whole(&mut self, pfn: Pfn, order: Order, of: MigrateType) {
         let old = self.memory.pageblocks().of(pfn).migratetype();
         debug_assert_ne!(old, of, "a type does not fall back to itself");
@@ -129,6 +130,7 @@ impl Locked<'_> {
     }
 
     /// Takes the smallest block that another type has; its pageblock keeps its type.
+    #[inline(never)]
     fn steal(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         let areas = &self.state.areas;
         let found = fallbacks(of)
@@ -157,15 +159,16 @@ impl Locked<'_> {
         zeroed
     }
 
-    /// Changes the type of a pageblock, and moves its free blocks to the lists of that type. None
-    /// of them may reach into the next pageblock. O(frames of a pageblock).
+    /// Changes the type of a pageblock that keeps no extents, and moves its free blocks to the
+    /// lists of that type. None of them may reach into the next pageblock. O(frames of a
+    /// pageblock).
     pub(super) fn retag(&mut self, index: PageblockIndex, to: MigrateType) {
         let memory = self.memory;
         let from = memory.pageblocks().at(index).migratetype();
         if from == to {
             return;
         }
-        self.flush_pageblock(index);
+        debug_assert_eq!(memory.pageblocks().at(index).longest_extent(), 0);
         self.state.areas.move_singles(memory, index, from, to);
         set_type(memory, index, to);
         let mut pfn = index.first();

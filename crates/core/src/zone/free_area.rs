@@ -183,7 +183,7 @@ impl FreeAreas {
     /// Takes up to `most` blocks of order 0 of the first pageblock that has any; each goes to
     /// `give`, which sets its state, with whether it is known to be zero. Returns how many.
     /// O(blocks).
-    #[inline]
+    #[inline(never)]
     pub(super) fn take_singles(
         &mut self,
         memory: &Memory,

@@ -17,6 +17,7 @@ pub(crate) enum Urgency {
 impl ZoneRef<'_> {
     /// Grows by one step, or by a smaller one where the window or the system refuses. Returns
     /// whether the zone has grown.
+    #[inline(never)]
     pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
         // Frames beyond the limit could not be used.
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);

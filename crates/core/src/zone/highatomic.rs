@@ -25,7 +25,9 @@ impl ZoneRef<'_> {
         }
         let mut kept = 0;
         for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-            locked.retag(pfn.plus(offset).pageblock(), MigrateType::HighAtomic);
+            let index = pfn.plus(offset).pageblock();
+            locked.flush_pageblock(index);
+            locked.retag(index, MigrateType::HighAtomic);
             kept += PAGEBLOCK_FRAMES;
         }
         locked.set_reserved(reserved + kept);

@@ -13,13 +13,13 @@ use quarry_sys::primitive::{Effort, effort};
 
 impl ZoneRef<'_> {
     /// Takes up to `count` blocks; each goes to `give` with the lock held. Returns how many.
-    #[inline]
+    #[inline(never)]
     pub(super) fn take(
         self,
         ask: &Ask,
         count: u32,
         destination: Destination,
-        mut give: impl FnMut(Pfn, bool),
+        give: &mut dyn FnMut(Pfn, bool),
     ) -> u32 {
         let (memory, order, of) = (self.memory, ask.order, ask.migratetype);
         let mut hand_out = |pfn: Pfn, zeroed: bool| {
@@ -40,7 +40,7 @@ impl ZoneRef<'_> {
                 }
             }
             let Some(block) = locked.take_one(ask, &mut mode) else { break };
-            hand_out(block.pfn, block.zeroed);
+            hand_over(block, &mut hand_out);
             taken += 1;
         }
         effort::spend(Effort::ZoneBlock, taken as usize);
@@ -49,12 +49,12 @@ impl ZoneRef<'_> {
         taken
     }
 
-    /// Puts blocks back; returns the number of frames.
-    #[inline]
-    pub(super) fn put(self, blocks: impl Iterator<Item = Block>) -> u32 {
+    /// Puts blocks back; returns the numbers of blocks and of frames.
+    #[inline(never)]
+    pub(super) fn put(self, next: &mut dyn FnMut() -> Option<Block>) -> (u64, u32) {
         let mut locked = self.lock();
         let (mut count, mut frames) = (0, 0);
-        let mut blocks = blocks.inspect(|block| {
+        let mut blocks = core::iter::from_fn(next).inspect(|block| {
             count += 1;
             frames += block.order.frames();
         });
@@ -69,7 +69,7 @@ impl ZoneRef<'_> {
         }
         effort::spend(Effort::ZoneBlock, count as usize);
         locked.state.counts.put.add(count, u64::from(frames));
-        frames
+        (count, frames)
     }
 
     /// Adds the first `frames` frames of pageblocks that were taken for the zone.
@@ -85,6 +85,12 @@ impl ZoneRef<'_> {
         }
         locked.gain(frames, end);
     }
+}
+
+/// Gives a block to `give`. Not inlined: what it does there, it does for a run of blocks as well.
+#[inline(never)]
+fn hand_over(block: Block, give: &mut impl FnMut(Pfn, bool)) {
+    give(block.pfn, block.zeroed);
 }
 
 /// Neighbouring frames of one pageblock that come back one after the other, in either direction:

@@ -17,6 +17,7 @@ use crate::frame::{
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
+use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The zones of all nodes with the memory that they divide and the budget that they share.
@@ -137,13 +138,13 @@ impl Zones {
         ask: &Ask,
         count: u32,
         destination: Destination,
-        give: impl FnMut(Pfn, bool),
+        mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
         let charged = self.budget.charge_blocks(count, ask.order.frames());
         if charged == 0 {
             return 0;
         }
-        let taken = self.of(node).take(ask, charged, destination, give);
+        let taken = self.of(node).take(ask, charged, destination, &mut give);
         if taken < charged {
             self.budget.uncharge((charged - taken) * ask.order.frames());
         }
@@ -152,9 +153,15 @@ impl Zones {
 
     /// Puts blocks of one node back in one critical section.
     #[inline]
-    pub fn put(&self, node: NodeId, blocks: impl Iterator<Item = Block>) {
-        let frames = self.of(node).put(blocks);
+    pub fn put(&self, node: NodeId, mut blocks: impl Iterator<Item = Block>) {
+        self.put_all(node, &mut || blocks.next());
+    }
+
+    /// The same of the blocks that `next` gives; returns how many.
+    pub(crate) fn put_all(&self, node: NodeId, next: &mut dyn FnMut() -> Option<Block>) -> u64 {
+        let (blocks, frames) = self.of(node).put(next);
         self.budget.uncharge(frames);
+        blocks
     }
 
     /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
@@ -234,7 +241,8 @@ impl Zones {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            if !zone.grow_once(&self.budget, &mut steps) {
+            // It calls the system anyway.
+            if !own_stack::run(|| zone.grow_once(&self.budget, &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
                 return false;
@@ -295,6 +303,8 @@ impl Zones {
 
     /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does
     /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
         self.of(node).reserve_high_atomic(pfn, order);
     }

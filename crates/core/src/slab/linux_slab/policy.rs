@@ -177,7 +177,6 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
             // The kernel's caches have no shrinker: only their reapers take from them.
-            Reclaim::Pressed => 0,
         }
     }
 

@@ -210,7 +210,6 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
             // The kernel's barns give nothing before they are shrunk.
-            Reclaim::Pressed => 0,
         }
     }
 

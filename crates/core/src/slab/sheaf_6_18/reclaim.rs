@@ -8,6 +8,7 @@ impl<P: Arrays> View<'_, P> {
     pub(super) fn take_back(&self, objects: &[Object]) {
         count(&self.own.batched_out, objects.len());
         self.to_slabs(objects);
+        self.context.give_back_emptied();
     }
 
     /// Flushes the spare sheaves of the CPUs that `which` chooses, and gives their memory back;
@@ -22,6 +23,7 @@ impl<P: Arrays> View<'_, P> {
                 self.drop_sheaf(sheaf);
             }
         }
+        self.context.give_back_emptied();
         any
     }
 

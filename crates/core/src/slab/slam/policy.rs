@@ -139,7 +139,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
         own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
             let taken = |objects: &[Object]| own.own(slot, objects);
-            self.sheaf.alloc_missed(context, cache, miss, taken, || self.relieve(context))
+            self.sheaf.alloc_missed(context, cache, miss, taken, || self.relieve_stocks(context))
         })
     }
 
@@ -162,6 +162,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
             self.sheaf.free_missed(context, cache, object, miss);
         }
+        self.sheaf.bound_barns(context, cache);
     }
 
     fn alloc_bulk(
@@ -194,6 +195,11 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         object: Object,
     ) -> Option<Occupancy> {
         self.sheaf.occupancy(context, cache, object)
+    }
+
+    fn relieve(&self, context: &SlabContext<'_, P>) {
+        self.relieve_stocks(context);
+        self.sheaf.relieve_barns(context);
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

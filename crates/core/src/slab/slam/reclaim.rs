@@ -4,13 +4,14 @@
 use super::exchange::Buffer;
 use super::policy::{Slam, SlamCache};
 use super::stock::{Chain, Stock};
-use super::tables::CpuCache;
+use super::tables::{CpuCache, Tables};
 use crate::slab::buffer::written;
 use crate::slab::cache::Cache;
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::context::SlabContext;
 use crate::slab::reclaim::{Idle, Reclaim};
 use core::mem::MaybeUninit;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
 /// Most that stocks give at a time under pressure: as barns.
@@ -86,10 +87,6 @@ impl Slam {
             Reclaim::Idle(idle) => {
                 context.caches.iter().map(|cache| self.trim_stocks(context, cache, idle)).sum()
             }
-            Reclaim::Pressed => {
-                self.relieve(context);
-                0
-            }
         }
     }
 
@@ -119,10 +116,17 @@ impl Slam {
 
     /// Under pressure stocks give until they and the barns hold no more than they may, or have
     /// given 2 MiB: those of all caches and CPUs, in turn.
-    #[cold]
-    pub(super) fn relieve<P: Arrays>(&self, context: &SlabContext<'_, P>) {
-        let Some(tables) = self.tables() else { return };
+    pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         let bound = CacheLimits::barns_pressed(context.pages);
+        if context.limits.barns() > bound
+            && let Some(tables) = self.tables()
+        {
+            own_stack::run(|| self.empty_stocks(context, tables, bound));
+        }
+    }
+
+    #[cold]
+    fn empty_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>, tables: &Tables, bound: usize) {
         let caches = context.caches.iter().count();
         let first = context.limits.next_turn() % caches.max(1);
         let mut left = PRESSED_BYTES;

@@ -102,9 +102,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
                     self.of(context, cache).trim_all(now_ns, (idle.caches)(cache.id()))
                 };
                 return context.caches.iter().filter(trim).count() as u32;
-            }
-            // Nothing lies between CPUs and slabs that no CPU has a claim to.
-            Reclaim::Pressed => {}
+            } // Nothing lies between CPUs and slabs that no CPU has a claim to.
         }
         0
     }

@@ -119,9 +119,7 @@ where
                     (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
                 };
                 return context.caches.iter().filter(is_due).map(shrink).count() as u32;
-            }
-            // Nothing lies between CPUs and slabs.
-            Reclaim::Pressed => {}
+            } // Nothing lies between CPUs and slabs.
         }
         0
     }

@@ -90,7 +90,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
             }
             Reclaim::Cache(cache) => self.trim(context, cache),
             // A slab that becomes empty goes at once.
-            Reclaim::Idle(_) | Reclaim::Pressed => {}
+            Reclaim::Idle(_) => {}
         }
         0
     }

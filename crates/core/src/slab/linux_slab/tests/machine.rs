@@ -89,6 +89,7 @@ impl Machine {
             limits: &self.limits,
             declared_cpus: self.cpus,
             mechanisms: self.mechanisms,
+            emptied: Default::default(),
         }
     }
 

@@ -91,6 +91,7 @@ impl<P: Lists> Bed<P> {
             limits: &self.limits,
             declared_cpus: 4,
             mechanisms: Mechanisms::ALL,
+            emptied: Default::default(),
         }
     }
 

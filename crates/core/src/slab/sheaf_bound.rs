@@ -1,0 +1,77 @@
+//! Bounds of what the barns of all caches hold together, under the policy `sheaf`.
+
+use super::cache::Cache;
+use super::cache_limits::CacheLimits;
+use super::context::{MAX_BATCH, SlabContext};
+use super::sheaf::Sheaf;
+use crate::pcp::PageAllocator;
+use quarry_sys::own_stack;
+use quarry_sys::percpu::Arrays;
+
+/// A barn gives first if it holds more than this part of what all barns may hold.
+const LARGE_BARN: usize = 64;
+/// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
+const PRESSED_STEP_BYTES: usize = 2 << 20;
+const PRESSED_STEP_OBJECTS: usize = 2048;
+
+impl Sheaf {
+    /// Where the barns of all caches hold too much, they give until they are within the bound.
+    /// Called at the end of a free, where little of the stack is taken.
+    #[inline]
+    pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        if context.limits.barns() > CacheLimits::barns_most(context.pages) {
+            context.give_back_emptied();
+            self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
+        }
+    }
+
+    /// Barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
+    /// together. Large barns give in turn; if there is none, the barns of `cache` give.
+    #[cold]
+    #[inline(never)]
+    fn shrink_barns<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        bound: fn(&PageAllocator) -> usize,
+        most: usize,
+    ) {
+        let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
+        while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
+            let giver = self.next_large(context, bound / LARGE_BARN).unwrap_or(cache);
+            match self.at(giver).empty_barns(context, giver, 0) {
+                0 => return,
+                objects => {
+                    given += objects;
+                    given_bytes += objects * giver.stride();
+                }
+            }
+        }
+    }
+
+    /// The next cache in turn whose barns hold more than so many bytes.
+    #[inline(never)]
+    fn next_large<'a, P: Arrays>(
+        &self,
+        context: &SlabContext<'a, P>,
+        bytes: usize,
+    ) -> Option<&'a Cache> {
+        let caches = context.caches.iter().count();
+        let first = context.limits.next_turn() % caches.max(1);
+        let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
+        in_turn.find(|cache| self.at(cache).barns.bytes() > bytes)
+    }
+
+    /// Barns give some of what they hold where they hold more than they may under pressure.
+    pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
+        if context.limits.barns() > CacheLimits::barns_pressed(context.pages)
+            && let Some(first) = context.caches.iter().next()
+        {
+            own_stack::run(|| {
+                context.give_back_emptied();
+                let bound = CacheLimits::barns_pressed;
+                self.shrink_barns(context, first, bound, PRESSED_STEP_OBJECTS);
+            });
+        }
+    }
+}
