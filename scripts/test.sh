@@ -186,7 +186,7 @@ step_policies() {
     for slab in $(make -s slabs); do
         echo "==> libquarry-$slab.so"
         QUARRY_LIBRARY=$(realpath "$target/release/libquarry-$slab.so") || return
-        cargo test -p quarry-preload --test main -- abi:: caches:: life:: misuse:: \
+        cargo test -p quarry-preload --test main -- abi:: caches:: life:: misuse:: stack:: \
             sequences:: programs::short:: \
             --skip of_their_own --skip stray_writes --skip kinds_of_misuse \
             || status=1

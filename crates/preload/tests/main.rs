@@ -18,6 +18,8 @@ mod environment;
 #[cfg(target_arch = "x86_64")]
 mod fast_path;
 mod foreign;
+#[cfg(target_arch = "x86_64")]
+mod frames;
 mod header;
 mod hostile;
 mod life;
@@ -34,6 +36,7 @@ mod sandbox;
 mod sequences;
 mod shared_object;
 mod space;
+mod stack;
 mod start;
 mod statistics;
 mod stress;
