@@ -114,7 +114,9 @@ pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usiz
     unsafe { free_within(pointer) };
 }
 
-/// Looks at an object before it is freed, where Quarry serves.
+/// Looks at an object before it is freed, where Quarry serves. Not inlined: the callers go on to
+/// free the object, which needs the stack.
+#[inline(never)]
 fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
     if let Some(object) = Object::new(pointer.cast())
         && ensure_ready() != Mode::Disabled

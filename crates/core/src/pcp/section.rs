@@ -20,37 +20,40 @@ impl PageAllocator {
     ///
     /// Aborts the process where a block is free already, also by an earlier entry of the list.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        self.free_list_at(slot, pages, End::Head);
+        match self.free_list {
+            FreeListPolicy::PerPage => self.free_each(slot, pages),
+            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, End::Head),
+        }
     }
 
     /// [`free_list`](Self::free_list) at one end of the slot's lists: the tail is for pages whose
     /// contents are in no cache of the CPU (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
-        match (self.free_list, end) {
-            (FreeListPolicy::PerPage, End::Head) => {
-                pages.iter().for_each(|(pfn, order)| self.free(slot, *pfn, *order));
+        if end == End::Head {
+            return self.free_list(slot, pages);
+        }
+        match self.free_list {
+            FreeListPolicy::PerPage => {
+                pages.chunks(1).for_each(|page| self.free_in_sections(slot, page, end));
             }
-            (FreeListPolicy::PerPage, End::Tail) => {
-                for page in pages {
-                    let node = self.prepare_free(page.0, page.1);
-                    self.pcps.free_section(
-                        &self.zones,
-                        (slot, node),
-                        core::slice::from_ref(page),
-                        (false, end),
-                    );
-                }
-            }
-            (FreeListPolicy::OneSection, _) => {
-                let mut nodes = 0u32;
-                for (pfn, order) in pages {
-                    nodes |= 1 << self.prepare_free(*pfn, *order).0;
-                }
-                // The second pass: frees the prepared blocks of each node.
-                for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1) {
-                    self.pcps.free_section(&self.zones, (slot, NodeId(node)), pages, (false, end));
-                }
-            }
+            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, end),
+        }
+    }
+
+    #[inline(never)]
+    fn free_each(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
+        pages.iter().for_each(|(pfn, order)| self.free(slot, *pfn, *order));
+    }
+
+    #[inline(never)]
+    fn free_in_sections(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
+        let mut nodes = 0u32;
+        for (pfn, order) in pages {
+            nodes |= 1 << self.prepare_free(*pfn, *order).0;
+        }
+        // The second pass: frees the prepared blocks of each node.
+        for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1) {
+            self.pcps.free_section(&self.zones, (slot, NodeId(node)), pages, (false, end));
         }
     }
 
