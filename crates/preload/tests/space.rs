@@ -43,6 +43,11 @@ fn many_buffers_that_grow() {
 }
 
 #[test]
+fn more_addresses_than_memory() {
+    start("space_sparse.c").finish().success();
+}
+
+#[test]
 fn locked_memory_goes_back_or_is_used_again() {
     where_allowed(start("space_locked.c"));
 }

@@ -4,7 +4,7 @@
 //! The fourth word beside them speeds up the search for free extents. Words form *groups*, and
 //! groups form *regions*. A summary of each knows three extents of free blocks: the longest one,
 //! and those at the beginning and at the end. A search passes over groups and regions that cannot
-//! hold the wanted extent: a window of 1 TiB has 16 regions of 32 groups of 16 words.
+//! hold the wanted extent: a window of 8 TiB has 128 regions of 32 groups of 16 words.
 //!
 //! Equation: the summary of a group follows from its words, that of a region from its groups. A
 //! summary says by how much each extent is shorter than the whole, so that fresh zero bytes mean

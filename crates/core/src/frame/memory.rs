@@ -14,7 +14,6 @@ use super::pfn::PageblockIndex;
 use super::prices::Prices;
 use super::table::FrameTable;
 use super::window::Window;
-use core::ptr::NonNull;
 use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
 
 /// Bytes of metadata per pageblock: frame table and pageblock descriptor.
@@ -29,21 +28,9 @@ const SECTION_BLOCKS: u32 = 32;
 /// The smallest window that a process starts with.
 const SMALLEST_BYTES: usize = 64 << 20;
 
-/// Bytes that one table of tables of pages covers on x86-64, and on aarch64 with pages of 4 KiB.
-const TABLE_SPAN: usize = 1 << 30;
-
 /// Each edge lies in the middle of the 2 MiB that one table of pages covers, so that the first
 /// pages on either side share the table.
 const EDGE_OFFSET: usize = 1 << 20;
-
-/// Bytes from `address` to the place of the first edge in the largest window. There, both edges and
-/// the first frames share one table of tables of pages, which a fork copies. They are 928 MiB
-/// apart; links below the edge have 16 MiB, and 16 places are left to chance.
-fn to_table(address: NonNull<u8>) -> usize {
-    let address = address.as_ptr() as usize;
-    let chance = address % (64 << 20);
-    address.next_multiple_of(TABLE_SPAN) - address + (16 << 20) + chance
-}
 
 /// The window, its frames and its pageblocks. Fields drop in order: mapped parts before the window.
 pub struct Memory {
@@ -80,11 +67,9 @@ impl Memory {
         let [links, kinds, states] = FrameTable::spans(os, frames);
         let descriptors = Pageblocks::span(os, pageblocks);
         let links = (links + EDGE_OFFSET).next_multiple_of(align);
-        let slack = if links > TABLE_SPAN { 2 * TABLE_SPAN } else { 0 };
-        let tables = links + slack + kinds + states + descriptors + align;
+        let tables = links + kinds + states + descriptors + align;
         let window = Window::choose(os, tables.next_multiple_of(align) + bytes, align)?;
-        let table = if slack > 0 { to_table(window.at(links)) } else { 0 };
-        let first = links + table - EDGE_OFFSET;
+        let first = links - EDGE_OFFSET;
         let second = first + kinds + states;
         let base = (second + descriptors).next_multiple_of(align);
         let [first, second, base] = [first, second, base].map(|offset| window.at(offset));

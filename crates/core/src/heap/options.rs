@@ -36,9 +36,9 @@ pub struct StackOptions {
     pub bounds_footprint: bool,
 }
 
-/// Address space of a heap by default: 1 TiB, 16 times the memory of a large machine; it costs
+/// Address space of a heap by default: 8 TiB, half of what a frame's number can name; it costs
 /// nothing, and is halved until the system grants it.
-pub const DEFAULT_RESERVE: usize = 1 << 40;
+pub const DEFAULT_RESERVE: usize = 8 << 40;
 
 /// The node on a machine of one node, where the system need not be asked.
 fn first_node(_slot: SlotIndex) -> NodeId {
