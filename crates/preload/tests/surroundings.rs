@@ -152,7 +152,7 @@ fn calls_refused_by_a_filter() {
 /// The thread that gives memory back has no right that the program has not.
 #[test]
 fn rights_given_up() {
-    for how in ["user", "capabilities", "first", "effective", "vow"] {
+    for how in ["user", "beside", "capabilities", "first", "effective", "vow"] {
         let run = start("around_privileges.c").arg(how).env("QUARRY_PURGE_DELAY", "20");
         // The user that the program becomes cannot write them.
         where_allowed(run.without_stats());

@@ -221,7 +221,7 @@ fn start() {
     if !moves(NONE, STARTING) {
         return;
     }
-    let created = own_stack::run(|| thread::create(body));
+    let created = own_stack::run_with_signals(|| thread::create(body));
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {

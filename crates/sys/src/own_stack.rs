@@ -25,8 +25,20 @@ const BYTES: usize = 64 << 10;
 /// Does not keep `errno`.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
+    run_with(Signals::hold_back, work)
+}
+
+/// [`run`] with the signals as they are. For work that starts a thread: that inherits what is
+/// blocked, and one that blocks the C library's own signals has `setuid` of any other wait for ever.
+#[inline]
+pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
+    run_with(|| Signals(None), work)
+}
+
+#[inline]
+fn run_with<F: FnOnce() -> R, R>(signals: fn() -> Signals, work: F) -> R {
     let mut job = Job { work: ManuallyDrop::new(work), result: MaybeUninit::uninit() };
-    run_elsewhere((&raw mut job).cast(), begin::<F, R>);
+    run_elsewhere((&raw mut job).cast(), begin::<F, R>, signals);
     // SAFETY: the job has run, once.
     unsafe { job.result.assume_init() }
 }
@@ -52,12 +64,12 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
 
 /// Calls `begin` with `job`, of which it is the function.
 #[inline(never)]
-fn run_elsewhere(job: *mut u8, begin: Begin) {
+fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     let Some(stack) = Stack::map() else {
         // SAFETY: the job is `run`'s, which has not called it.
         return unsafe { begin(job) };
     };
-    let signals = Signals::hold_back();
+    let signals = signals();
     // SAFETY: as above; the memory is writable and nobody else's, and its end is aligned as the
     // ABIs demand.
     unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };

@@ -2,13 +2,14 @@
  * The thread that gives memory back holds no right that the main thread has given up, and does not
  * stand in the way of one that gives up more: the C library repeats a change of user in every
  * thread and ends the process where one refuses.
- * usage: around_privileges user|capabilities|first|effective|vow
+ * usage: around_privileges user|beside|capabilities|first|effective|vow
  * Exits with 77 and a reason where this user has no rights to give up.
  */
 #include "deadline.h"
 #include "memory.h"
 
 #include <grp.h>
+#include <pthread.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -82,9 +83,15 @@ static void lower_and_raise(Capabilities before)
     set_capabilities(raised);
 }
 
+static void *sleeps(void *unused)
+{
+    pause();
+    return unused;
+}
+
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2, "usage: %s user|capabilities|first|effective|vow", argv[0]);
+    CHECK(argc == 2, "usage: %s user|beside|capabilities|first|effective|vow", argv[0]);
     require_quarry();
     deadline(60, argv[1]);
     Capabilities before, none = {{0, 0, 0}, {0, 0, 0}};
@@ -96,8 +103,12 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "first") == 0)
         set_capabilities(none);
-    give_a_thread_reason(2);
-    if (strcmp(argv[1], "user") == 0) {
+    /* With its first thread a program unblocks the C library's signal: later ones inherit it. */
+    int is_beside = strcmp(argv[1], "beside") == 0;
+    pthread_t other;
+    CHECK(!is_beside || pthread_create(&other, NULL, sleeps, NULL) == 0, "pthread_create");
+    give_a_thread_reason(is_beside ? 3 : 2);
+    if (is_beside || strcmp(argv[1], "user") == 0) {
         become_nobody();
     } else if (strcmp(argv[1], "effective") == 0) {
         lower_and_raise(before);
