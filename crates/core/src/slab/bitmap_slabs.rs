@@ -23,6 +23,7 @@
 
 mod sparse;
 
+use super::buffer::written;
 use super::cache::{Cache, SlabLayout};
 use super::context::{MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
@@ -416,6 +417,38 @@ impl BitmapSlabs {
         taken
     }
 
+    /// Gives up to `most` objects of the slabs that there are to `keep`, lowest address last, in
+    /// pieces and in one critical section. Where `keep` returns that it does not want some from the
+    /// front of a piece, these go back, and no more are taken. Returns how many were taken, and
+    /// whether `keep` wanted all.
+    #[inline(never)]
+    pub fn take_pieces<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        most: usize,
+        mut keep: impl FnMut(&[Object]) -> usize,
+    ) -> (usize, bool) {
+        let mut lists = self.lists.lock();
+        let (empty, mut taken, mut refused) = (lists.nr_empty(), 0, 0);
+        while taken < most && refused == 0 {
+            let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+            let wanted = (most - taken).min(MAX_BATCH);
+            let count = lists.take(context, cache, &mut buffer[..wanted]);
+            buffer[..count].reverse();
+            // SAFETY: the lists wrote the first `count` elements.
+            let objects = unsafe { written(&buffer, count) };
+            refused = keep(objects);
+            lists.put(context, cache, &objects[..refused]);
+            taken += count;
+            if count < wanted {
+                break;
+            }
+        }
+        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        (taken, refused == 0)
+    }
+
     /// Adds a slab for a request of some `objects`, which may be one of several: others may take
     /// its objects before the caller comes to them. Returns whether its memory was never touched;
     /// `None` where there is none.
@@ -513,15 +546,7 @@ impl BitmapSlabs {
     ) -> List<Pfn> {
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
-        let mut rest = objects;
-        while let Some(&object) = rest.first() {
-            let slab = Self::slab_of(context, cache, object);
-            let before = slab.free();
-            let count = slab.put_batch(rest);
-            lists.nr_free += count as u64;
-            lists.moved(&slab, before, before + count as u32, End::Head);
-            rest = &rest[count..];
-        }
+        lists.put(context, cache, objects);
         let emptied = lists.nr_empty() - empty;
         let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
         let detached = lists.detach_empty(context, cache, beyond);
@@ -636,6 +661,20 @@ impl Default for BitmapSlabs {
 }
 
 impl Lists {
+    /// Puts objects into their slabs.
+    #[inline]
+    fn put<P: PerCpu>(&mut self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        let mut rest = objects;
+        while let Some(&object) = rest.first() {
+            let slab = BitmapSlabs::slab_of(context, cache, object);
+            let before = slab.free();
+            let count = slab.put_batch(rest);
+            self.nr_free += count as u64;
+            self.moved(&slab, before, before + count as u32, End::Head);
+            rest = &rest[count..];
+        }
+    }
+
     /// Takes up to `most` empty slabs off their list for good.
     fn detach_empty<P: PerCpu>(
         &mut self,

@@ -15,7 +15,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 pub const MAX_BATCH: usize = 64;
 /// Objects of a buffer on the stack, of which callers may have little: a batch goes through it in
 /// pieces.
-pub(super) const PIECE: usize = 32;
+pub(super) const PIECE: usize = 64;
 /// Empty slabs that go back to the page allocator at a time.
 const GIVEN_BACK: usize = 8;
 

@@ -15,7 +15,7 @@ use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
-use super::context::{MAX_BATCH, PIECE, SlabContext};
+use super::context::{PIECE, SlabContext};
 use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::CacheParams;
@@ -342,18 +342,15 @@ impl Sheaf {
         let own = self.of(cache);
         let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
         while left > 0 {
-            let most = left.min(MAX_BATCH);
-            let (taken, parked) = self.take_piece(context, cache, most, &mut answer, &taken_too);
+            let (taken, parked) = self.take_pieces(context, cache, left, &mut answer, &taken_too);
             left -= taken;
-            if !parked {
+            if !parked || left == 0 {
                 break;
             }
-            // Here and not where the piece lies: a new slab may take some stack.
-            if taken < most {
-                let objects = left.max(own.width.narrow_sheaf());
-                let Some(fresh) = own.slabs.grow(context, cache, objects) else { break };
-                is_fresh |= fresh;
-            }
+            // Here and not where the pieces lie: a new slab may take some stack.
+            let objects = left.max(own.width.narrow_sheaf());
+            let Some(fresh) = own.slabs.grow(context, cache, objects) else { break };
+            is_fresh |= fresh;
         }
         if is_fresh {
             self.relieve_barns(context);
@@ -366,8 +363,7 @@ impl Sheaf {
     /// Moves up to `most` objects from the slabs that there are to the array, but for one that
     /// becomes the `answer` where there is none yet. Returns how many, and whether the array had
     /// room for them.
-    #[inline(never)]
-    fn take_piece<P: Arrays>(
+    fn take_pieces<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -376,26 +372,21 @@ impl Sheaf {
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
         let own = self.of(cache);
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = own.slabs.take(context, cache, &mut buffer[..most]);
-        // Lowest address on top: what is handed out first lies together.
-        buffer[..taken].reverse();
-        // SAFETY: the slabs wrote the first `taken` elements.
-        let mut rest = unsafe { written(&buffer, taken) };
-        if answer.is_none()
-            && let Some((object, others)) = rest.split_last()
-        {
-            *answer = Some(*object);
-            rest = others;
-        }
-        taken_too(rest);
-        let parked = context.percpu.push_batch(cache.id().array(), rest);
-        if parked {
+        own.slabs.take_pieces(context, cache, most, |piece| {
+            let mut rest = piece;
+            if answer.is_none()
+                && let Some((object, others)) = piece.split_last()
+            {
+                *answer = Some(*object);
+                rest = others;
+            }
+            taken_too(rest);
+            if !context.percpu.push_batch(cache.id().array(), rest) {
+                return rest.len();
+            }
             count(&own.batched_in, rest.len());
-        } else {
-            own.slabs.free(context, cache, rest, own.keep_empty());
-        }
-        (taken, parked)
+            0
+        })
     }
 }
 
