@@ -29,7 +29,7 @@ pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
 }
 
 /// [`run`] with the signals as they are. For work that starts a thread: that inherits what is
-/// blocked, and one that blocks the C library's own signals has `setuid` of any other wait for ever.
+/// blocked, and where it blocks the C library's own signals, `setuid` of any other waits for ever.
 #[inline]
 pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(|| Signals(None), work)
