@@ -71,6 +71,11 @@ fn without_a_background_thread() {
 }
 
 #[test]
+fn a_worker_with_two_threads_gives_back_what_one_request_took() {
+    option_case("worker").finish().success();
+}
+
+#[test]
 fn small_programs_have_no_second_thread() {
     option_case("small").finish().success();
 }

@@ -1,20 +1,21 @@
 //! The thread that gives memory back while the program is idle.
 //!
-//! It starts when there are 32 MiB to give back and not before, because a second thread is seen by
-//! programs: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. It sleeps on a futex
-//! when there is nothing left to do. A forked child has none until it has as much to give back
-//! itself.
+//! In a process with one thread it starts when there are 32 MiB to give back and not before,
+//! because a second thread is seen by programs: `unshare(CLONE_NEWUSER)` refuses them, CPython
+//! warns at fork. A process with several threads is not surprised by one more, so 4 MiB are enough
+//! there: each of twenty workers of a server keeps what its last request freed otherwise. It sleeps
+//! on a futex when there is nothing left to do. A forked child has none until it has as much to
+//! give back itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
 //! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
 //! only in a process without other threads, where no thread holds such a lock. One with several
-//! (which is not surprised by one more) gets it from an allocation, as soon as its heap has grown
-//! to those 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where
-//! the heap has grown before, with one thread, that is the allocation of `pthread_create` itself:
-//! it says that the process has several threads and then asks `calloc` for the new one's table of
-//! thread-local storage, no lock held. Only a stack of an earlier thread needs none, so the one
-//! exception is the child of a fork that starts its first thread on a stack which its parent's
-//! threads have left.
+//! gets it from an allocation, as soon as its heap has grown to those 4 MiB; under that lock
+//! nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where the heap has grown before, with
+//! one thread, that is the allocation of `pthread_create` itself: it says that the process has
+//! several threads and then asks `calloc` for the new one's table of thread-local storage, no lock
+//! held. Only a stack of an earlier thread needs none, so the one exception is the child of a fork
+//! that starts its first thread on a stack which its parent's threads have left.
 //!
 //! Where no thread may be started or none can be had, the threads that free do the looks instead, a
 //! bounded step at a time, and an idle program keeps its memory.
@@ -61,9 +62,11 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back from which on a thread is worth its cost.
+/// Bytes to give back from which on a second thread is worth its cost.
 const START_BYTES: usize = 32 << 20;
-const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
+/// The same beside other threads.
+const START_BESIDE_BYTES: usize = 4 << 20;
+const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
 /// Looks without anything to give back after which the thread goes to sleep.
 const QUIET_LOOKS: usize = 8;
 /// Longest time without a look at the process itself.
@@ -157,11 +160,12 @@ pub(crate) fn wake_reclaimer() {
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
+    let enough = if is_single_threaded() { START_BYTES } else { START_BESIDE_BYTES };
     let freeable = STACK.upkeep().freeable_bytes();
-    if freeable + STACK.upkeep().parked_in_barns() >= START_BYTES {
+    if freeable + STACK.upkeep().parked_in_barns() >= enough {
         return true;
     }
-    if freeable + STACK.upkeep().parked_bytes_at_most() < START_BYTES {
+    if freeable + STACK.upkeep().parked_bytes_at_most() < enough {
         return false;
     }
     let now = coarse_ns();
@@ -169,7 +173,7 @@ fn is_worth_a_thread() -> bool {
         return false;
     }
     NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
-    freeable + STACK.upkeep().parked_bytes() >= START_BYTES
+    freeable + STACK.upkeep().parked_bytes() >= enough
 }
 
 /// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by
@@ -190,7 +194,8 @@ pub(crate) fn start_while_allocating() {
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
         && (record::wants_thread()
-            || !is_single_threaded() && STACK.pages().zones().budget().used() >= START_FRAMES)
+            || !is_single_threaded()
+                && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
 /// One step of a look by the caller: another round of purging, or where none is due and half a

@@ -17,6 +17,8 @@
 enum { WORKERS = 3, FORKS = 300 };
 
 static atomic_int stop;
+/* A heap that grows beside other threads starts the allocator's own: not before they are refused. */
+static pthread_barrier_t refused;
 
 /* In all threads. The C library falls back from clone3 to clone, if it fails with ENOSYS. */
 static void refuse_children(void)
@@ -39,6 +41,7 @@ static void *allocate(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument << 32;
     void *slots[50] = {NULL};
+    pthread_barrier_wait(&refused);
     while (!atomic_load(&stop)) {
         size_t slot = next_random(&random) % LENGTH(slots);
         free(slots[slot]);
@@ -67,9 +70,11 @@ int main(void)
     require_quarry();
     deadline(80, "forks and threads are refused");
     pthread_t threads[WORKERS], another;
+    CHECK(pthread_barrier_init(&refused, NULL, WORKERS + 1) == 0, "barrier");
     for (uintptr_t i = 0; i < WORKERS; i++)
         CHECK(pthread_create(&threads[i], NULL, allocate, (void *)(i + 1)) == 0, "thread");
     refuse_children();
+    pthread_barrier_wait(&refused);
     for (int i = 0; i < FORKS; i++) {
         pid_t child = fork();
         CHECK(child == -1 && errno == EAGAIN, "fork gives %d", (int)child);

@@ -1,5 +1,5 @@
 /*
- * usage: memory_options at-once|never|no-thread|small|trim|late|early
+ * usage: memory_options at-once|never|no-thread|small|trim|late|early|worker
  * Holds the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and those to a small
  * program.
  */
@@ -103,11 +103,11 @@ static pthread_t start_freeing_thread(void)
     return thread;
 }
 
-static void grow_for_others(void)
+static void grow_for_others(size_t bytes)
 {
     uint64_t random = 11;
     handed_over = room_for(1u << 20);
-    while (handed_over.bytes < 96 * MIB)
+    while (handed_over.bytes < bytes)
         add_object(&handed_over, same_count(&random, 16, MIB));
 }
 
@@ -126,7 +126,7 @@ static void all_goes_back(pthread_t thread)
 /* Grown with one thread; the second one frees. */
 static void late(void)
 {
-    grow_for_others();
+    grow_for_others(96 * MIB);
     CHECK(threads_now() == 1, "%u threads in a program that has freed nothing", threads_now());
     pthread_t thread = start_freeing_thread();
     CHECK(testing_a_peer() || threads_now() == 3, "%u threads beside growth", threads_now());
@@ -138,7 +138,16 @@ static void early(void)
 {
     pthread_t thread = start_freeing_thread();
     CHECK(threads_now() == 2, "%u threads in a small program", threads_now());
-    grow_for_others();
+    grow_for_others(96 * MIB);
+    CHECK(testing_a_peer() || threads_now() == 3, "%u threads after growth", threads_now());
+    all_goes_back(thread);
+}
+
+/* A worker of a server: two threads and a request of 24 MiB, as each of twenty processes has. */
+static void worker(void)
+{
+    pthread_t thread = start_freeing_thread();
+    grow_for_others(24 * MIB);
     CHECK(testing_a_peer() || threads_now() == 3, "%u threads after growth", threads_now());
     all_goes_back(thread);
 }
@@ -150,7 +159,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = {{"at-once", at_once}, {"never", never}, {"no-thread", no_thread},
                  {"small", small},     {"trim", trim},   {"late", late},
-                 {"early", early}};
+                 {"early", early},     {"worker", worker}};
     CHECK(argc == 2, "usage: %s CASE", argv[0]);
     require_quarry();
     before = resident_bytes();
