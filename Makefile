@@ -49,7 +49,7 @@ SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)
 # Cargo has its own number of jobs, not those of make.
 BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
-COMMAND := $(BUILD) build --profile tools -p quarry-cli
+TOOL := $(BUILD) build --profile tools
 # write_pages COMMAND: its man pages and completions, which it writes itself.
 write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
@@ -104,12 +104,12 @@ library:
 	$(BUILD) build --release -p quarry-preload
 command:
 	@echo "==> building the command quarry"
-	$(COMMAND) --no-default-features --bin quarry
+	$(TOOL) -p quarry-cli --bin quarry
 
 .PHONY: lab
 lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what they start
 	@echo "==> building quarry-sqlite-load"
-	$(BUILD) build --profile tools -p quarry-sqlite-load
+	$(TOOL) -p quarry-sqlite-load
 	@scripts/strip.sh $(LOAD)
 	@echo "==> building libquarry_recorder.so"
 	$(BUILD) build --release -p quarry-recorder
@@ -125,7 +125,7 @@ lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what 
 .PHONY: lab-command
 lab-command: build
 	@echo "==> building quarry-lab"
-	$(COMMAND) --bin quarry-lab
+	$(TOOL) -p quarry-lab --bin quarry-lab
 	@scripts/embed.sh $(LAB) $(LIBRARY)
 	@scripts/strip.sh $(LAB)
 	@$(call write_pages,$(LAB))

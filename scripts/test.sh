@@ -107,7 +107,6 @@ step_clippy() {
     clippy --workspace --all-targets || return
     [[ -n $all ]] || return 0
     QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload \
-        && clippy -p quarry-cli --no-default-features \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
         && with_cfg sim clippy -p quarry-sys -p quarry-core --lib \
         && with_cfg sim clippy -p quarry-sys --test simulated \
@@ -152,9 +151,9 @@ step_test() {
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
         # Whole runs of experiments.
-        local runs='advise|cache_hit|fragmentation|lab|peers|programs|real_programs|replay|report'
-        runs+='|zone'
-        local wanted="not (binary(=cli) & test(/^($runs)::|of_every_experiment/))"
+        local runs='cache_hit|fragmentation|peers|programs|real_programs|replay|report|runs|zone'
+        local wanted="not (binary(=cli) & test(/^advise::/)"
+        wanted+=" | binary(=lab) & test(/^($runs)::|of_every_experiment/))"
         [[ -z $all ]] || wanted="all()"
         # What passing tests print says what could not run here.
         local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'

@@ -1,4 +1,4 @@
-# What the drivers of programs share; each of them sources it. See crates/lab/src/driven.rs for
+# What the drivers of programs share; each of them sources it. See lab/experiments/src/driven.rs for
 # the verbs. A driver defines `about`, `prepare` and `run`, and ends with `drive "$@"`; then $folder
 # and $size are set.
 set -euo pipefail

@@ -22,6 +22,18 @@ pub fn root() -> PathBuf {
     here.parent().and_then(Path::parent).expect("this crate lies in crates/tidy").to_owned()
 }
 
+/// The parts of the repository, each with its crates: the product; the bench, which measures any
+/// allocator under any program; the lab of the documents. A part uses those before it.
+pub const PARTS: [&str; 3] = ["crates", "bench", "lab"];
+
+/// The sources of the crate that a file belongs to, with `/` at the end: `bench/cli/src/`.
+#[must_use]
+pub fn sources_of(path: &str) -> Option<&str> {
+    let (part, inner) = path.split_once('/')?;
+    let name = inner.split_once("/src/").filter(|(name, _)| !name.contains('/'))?.0;
+    PARTS.contains(&part).then(|| &path[..part.len() + name.len() + "//src/".len()])
+}
+
 /// Paths of all files that git tracks or would track, from the root, sorted. Without git (a source
 /// archive) all files but those of `target` and of hidden folders other than `.ci`.
 #[must_use]

@@ -102,8 +102,9 @@ fn files_named_in_documents_exist() {
     for file in text_files(&[".md"]).into_iter().filter(|file| file.path != "CHANGELOG.md") {
         for (index, line) in file.text.lines().enumerate() {
             for span in code_spans(line).filter(|span| !span.contains([' ', '*', '<', '='])) {
-                let is_path =
-                    ["crates/", "scripts/", "docs/"].iter().any(|folder| span.starts_with(folder));
+                let is_path = ["crates/", "bench/", "lab/", "scripts/", "docs/"]
+                    .iter()
+                    .any(|folder| span.starts_with(folder));
                 if is_path && !root().join(span).exists() {
                     breaches.push(Breach::new(
                         &file.path,

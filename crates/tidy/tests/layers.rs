@@ -1,7 +1,7 @@
 //! Each layer uses only those below it, between crates and between the modules of the core.
 
 use quarry_tidy::rust::{RustFile, line_of, words};
-use quarry_tidy::workspace::{cargo_metadata, file_names, members, root};
+use quarry_tidy::workspace::{PARTS, cargo_metadata, file_names, members, root};
 use quarry_tidy::{Breach, expect_none};
 use serde_json::Value;
 
@@ -26,8 +26,8 @@ const CRATES: &[&[&str]] = &[
         "quarry-profile",
         "quarry-predict",
     ],
-    &["quarry-lab"],
     &["quarry-cli"],
+    &["quarry-lab"],
 ];
 
 /// Stands beside the layers: looks at all of them, and nothing depends on it.
@@ -100,6 +100,33 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
         }
     }
     expect_none("dependencies of the core", &breaches);
+}
+
+/// A change of the product compiles neither bench nor lab, and a change in the lab touches
+/// neither of the others.
+#[test]
+fn parts_use_only_those_before_them() {
+    let metadata = cargo_metadata();
+    let part_of = |name: &str| {
+        let package = members(&metadata).into_iter().find(|package| package["name"] == name)?;
+        let manifest = package["manifest_path"].as_str()?.strip_prefix(root().to_str()?)?;
+        PARTS.iter().position(|part| manifest.starts_with(&format!("/{part}/")))
+    };
+    let mut breaches = Vec::new();
+    let mut seen = [0; PARTS.len()];
+    for (name, on, _) in dependencies(&metadata) {
+        let Some(own) = part_of(name) else {
+            breaches.push(Breach::new(name, 0, format!("lies in none of {PARTS:?}")));
+            continue;
+        };
+        seen[own] += 1;
+        if let Some(other) = part_of(on).filter(|other| *other > own) {
+            let (own, other) = (PARTS[own], PARTS[other]);
+            breaches.push(Breach::new(name, 0, format!("{own} must not use {on} of {other}")));
+        }
+    }
+    assert!(seen.iter().all(|crates| *crates > 0), "every part has dependencies: {seen:?}");
+    expect_none("parts", &breaches);
 }
 
 /// Measuring is for any allocator: neither the engine nor the comparison knows this one.
@@ -202,7 +229,8 @@ fn every_crate_inherits_the_workspace_lints() {
     let mut breaches = Vec::new();
     let manifests: Vec<String> = file_names()
         .into_iter()
-        .filter(|name| name.starts_with("crates/") && name.ends_with("/Cargo.toml"))
+        .filter(|name| PARTS.iter().any(|part| name.starts_with(part)))
+        .filter(|name| name.ends_with("/Cargo.toml"))
         .collect();
     assert!(manifests.len() >= 6, "manifests are found: {manifests:?}");
     for path in manifests {

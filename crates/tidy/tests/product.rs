@@ -7,12 +7,12 @@ use std::process::Command;
 /// The list: names of packages, one a line.
 const LIST: &str = include_str!("../data/build.txt");
 
-/// Packages of `cargo build --no-default-features -p quarry-preload -p quarry-cli`, procedural
+/// Packages of `cargo build -p quarry-preload -p quarry-cli`, procedural
 /// macros and build scripts among them.
 fn compiled() -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--edges=normal,build", "--prefix=none"])
-        .args(["-p", "quarry-preload", "-p", "quarry-cli", "--no-default-features"])
+        .args(["-p", "quarry-preload", "-p", "quarry-cli"])
         .current_dir(root())
         .output()
         .expect("cargo runs");

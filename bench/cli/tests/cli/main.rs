@@ -1,0 +1,11 @@
+//! The command as a user meets it.
+
+mod advise;
+mod compare;
+mod deciding;
+mod libraries;
+mod live;
+mod obstacles;
+mod run;
+mod support;
+mod usage;

@@ -1,0 +1,22 @@
+//! The command that is tested.
+
+#[path = "../shared/workshop.rs"]
+mod workshop;
+
+use assert_cmd::Command;
+use std::path::Path;
+pub(crate) use workshop::{Workshop, real_library, skipped, without_settings};
+
+impl Workshop {
+    /// `quarry run` with the stand-ins, up to where options follow.
+    pub(crate) fn run(&self) -> Command {
+        let mut command = quarry();
+        command.env("QUARRY_LIBRARY", self.path("")).arg("run");
+        command
+    }
+}
+
+/// The command, without what the surroundings may have set.
+pub(crate) fn quarry() -> Command {
+    without_settings(Command::new(Path::new(env!("CARGO_BIN_EXE_quarry"))))
+}

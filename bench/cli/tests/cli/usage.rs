@@ -1,0 +1,114 @@
+//! Wrong command lines, all of them: status 2, a line that names what was wrong, and nothing runs.
+//! And what is said where output cannot be written.
+
+use crate::support::{Workshop, quarry};
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty};
+use std::fs::File;
+use std::io::pipe;
+use std::process::Stdio;
+
+/// Commands that are wrong as a whole.
+const WHOLE: [(&[&str], &str); 10] = [
+    (&["bogus"], "'bogus'"),
+    (&["--bogus"], "'--bogus'"),
+    (&["run"], "<CMD>"),
+    (&["run", "--slab"], "--slab"),
+    (&["run", "--set", "PCP=order1", "true"], "accepted: order0, "),
+    (&["compare"], "<CMD>"),
+    (&["compare", "--runs=x", "true"], "'x'"),
+    (&["compare", "--max-runs=7", "true"], "--target-ci"),
+    (&["advise", "--bogus", "--", "true"], "'--bogus'"),
+    (&["advise"], "<CMD>"),
+];
+
+#[track_caller]
+fn refused(arguments: &[&str], named: &str) {
+    let shop = Workshop::new();
+    let mut command = quarry();
+    command.env("QUARRY_LIBRARY", shop.path("")).args(arguments);
+    let assert = command.assert().code(2).stderr(contains(named));
+    // Which allocators are not there may have been said before.
+    let nothing = |text: &str| text.lines().all(|line| line.starts_with("absent: "));
+    assert.stdout(predicate::function(nothing)).stderr(contains("panicked").not());
+}
+
+#[test]
+fn wrong_commands_are_refused() {
+    for (arguments, named) in WHOLE {
+        refused(arguments, named);
+    }
+}
+
+/// `| head -1`, which has seen enough.
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+        command.args(arguments).stdout(writer).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let status = output.status.code();
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        assert_eq!(status, Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_no_disk_holds_is_told() {
+    for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = command.args(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let expected = "quarry: standard output: No space left on device";
+        assert!(text.starts_with(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+/// Where nothing can be put, nothing runs.
+#[test]
+fn a_folder_for_what_runs_is_needed() {
+    let mut command = quarry();
+    command.env("TMPDIR", "/no/such/folder").args(["compare", "--allocators=glibc", "ls"]);
+    command.assert().code(2).stdout(is_empty()).stderr(
+        "quarry: TMPDIR=/no/such/folder: No such file or directory (os error 2); accepted: a \
+         directory that can be written\n",
+    );
+}
+
+/// Home, a folder to write in, colours: none of them is needed.
+#[test]
+fn nothing_but_the_program_is_needed() {
+    let shop = Workshop::new();
+    let library = shop.path("libquarry.so");
+    let run = |folder: &str| {
+        let mut command = quarry();
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("QUARRY_LIBRARY", &library);
+        command.current_dir(folder).args(["run", "--", "sh", "-c", "exit 9"]);
+        command.assert().code(9).stderr(is_empty());
+    };
+    run("/proc");
+    run("/");
+    let mut command = quarry();
+    command.env_clear().env("NO_COLOR", "1").env("COLUMNS", "20").args(["run", "--bogus"]);
+    command.assert().code(2).stderr(contains("\u{1b}").not());
+}
+
+/// Not even the line about it can be written; a panic would end with 101.
+#[test]
+fn standard_error_that_is_full_changes_no_status() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for arguments in [&["run", "--set", "PCP=order1", "true"][..], &["bogus"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+        let status = command.args(arguments).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+    let shop = Workshop::new();
+    let program = shop.compile("static", "int main(void) { return 7; }\n", &["-static"]);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command.env("QUARRY_LIBRARY", shop.path("")).arg("run").arg(program).stderr(full());
+    assert_eq!(command.status().unwrap().code(), Some(7));
+}

@@ -1,0 +1,15 @@
+//! The command `quarry-lab` as a user of `quarry lab` meets it.
+
+mod cache_hit;
+mod fragmentation;
+mod peers;
+mod programs;
+mod real_programs;
+mod replay;
+mod report;
+mod runs;
+mod sharding;
+mod support;
+mod traces;
+mod usage;
+mod zone;

@@ -1,0 +1,401 @@
+//! `quarry lab run` with the experiments that replay kernel paths.
+
+use crate::runs::{meta, results, samples};
+use crate::support::{lab, lab_on_one_cpu};
+use assert_cmd::Command;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// Mean of a counter per operation over all samples of a variant.
+fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
+    let of_variant = samples.iter().filter(|sample| sample["variant"] == variant);
+    let (mut count, mut operations) = (0, 0);
+    for sample in of_variant {
+        let measurement = &sample["measurement"];
+        assert_eq!(measurement["served_by"], variant.trim_end_matches(" A/A"), "{sample}");
+        count += measurement["counters"][counter].as_u64().unwrap();
+        operations += measurement["operations"].as_u64().unwrap();
+    }
+    count as f64 / operations as f64
+}
+
+const EXPERIMENTS: [&str; 12] = [
+    "netperf-udp-stream",
+    "netperf-tcp-stream",
+    "udp-u-1k",
+    "udp-u-4k",
+    "sockperf-udp-throughput",
+    "sockperf-tcp-throughput",
+    "sockperf-under-load",
+    "tcp-rr",
+    "hackbench",
+    "fsmark",
+    "page-fault1",
+    "list-free",
+];
+
+/// Those whose rows are loads of file systems.
+const OF_FILES: [&str; 6] =
+    ["sparsetruncate-tiny", "sparsetruncate-large", "bonnie", "reaim", "dbench4", "varmail"];
+
+/// Checks that every sample was taken, and that all messages arrived.
+fn check(samples: &[Value]) {
+    assert!(!samples.is_empty());
+    for sample in samples {
+        let measurement = &sample["measurement"];
+        assert!(measurement["operations"].as_u64().unwrap() > 0, "{sample}");
+        assert_eq!(measurement["verified"], measurement["operations"], "{sample}");
+        let served_by = sample["variant"].as_str().unwrap().trim_end_matches(" A/A");
+        assert_eq!(measurement["served_by"], served_by, "{sample}");
+    }
+}
+
+#[test]
+fn every_replay_runs_and_loses_no_message() {
+    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
+        let (_folder, place) = results();
+        lab()
+            .args(["run", experiment, "--quick", "--millis=5", "--seed=1", "--out"])
+            .arg(&place)
+            .assert()
+            .success()
+            .stdout(contains("| zone locks"))
+            .stdout(contains(" document 00"));
+        let samples = samples(&place);
+        check(&samples);
+        assert_eq!(meta(&place)["experiment"], experiment);
+    }
+}
+
+#[test]
+fn help_says_what_is_modelled_and_what_is_not() {
+    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
+        let limits = match OF_FILES.contains(&experiment) {
+            false => "only the CPUs of this machine run",
+            true => "no journal and no path lookup",
+        };
+        lab()
+            .args(["run", experiment, "--help"])
+            .assert()
+            .success()
+            .stdout(contains("Models "))
+            .stdout(contains("A task is a "))
+            .stdout(contains("interrupts off"))
+            .stdout(contains(limits));
+    }
+}
+
+#[test]
+fn one_cpu_and_more_tasks_than_cpus_are_enough() {
+    for experiment in ["udp-u-4k", "tcp-rr", "hackbench", "page-fault1"] {
+        let (_folder, place) = results();
+        let run = lab_on_one_cpu()
+            .args(["run", experiment, "--quick"])
+            .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.18", "--out"])
+            .arg(&place)
+            .output()
+            .expect("taskset is part of every distribution");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        check(&samples(&place));
+    }
+}
+
+/// Runs an experiment into a results directory; returns the samples and what was printed.
+fn run(experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
+    run_by(lab(), experiment, options)
+}
+
+/// The same by this command.
+fn run_by(mut command: Command, experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
+    let (_folder, place) = results();
+    command.args(["run", experiment, "--seed=1"]).args(options).arg("--out").arg(&place);
+    let answer = command.assert().success().get_output().stdout.clone();
+    let samples = samples(&place);
+    check(&samples);
+    (samples, String::from_utf8(answer).expect("tables are text"))
+}
+
+/// The last two columns of a cache's line in the first `slabinfo -AD` of the output.
+fn fast(text: &str, cache: &str) -> (u64, u64) {
+    let line = text.lines().find(|line| line.trim_start().starts_with(cache)).expect(cache);
+    let columns: Vec<u64> = line.split_whitespace().skip(1).map(|it| it.parse().unwrap()).collect();
+    let [objects, allocs, frees, alloc, free] = columns[..] else { panic!("{line}") };
+    assert!(objects > 0 && allocs >= frees, "{line}");
+    (alloc, free)
+}
+
+/// Each packet allocates and frees a buffer that slub of 2.6.29 passes through to the page
+/// allocator, which has no list of its order: the zone's lock is taken twice. With a cache for it,
+/// or a list, it is hardly ever taken. Wherever client and server run, that is so; the heads are
+/// allocated and freed on the fast path where it is one CPU.
+#[test]
+fn the_finding_of_document_003_is_there() {
+    let passing = "slub-2.6.29";
+    let sparing = ["slqb", "slub-4.9+v2016", "sheaf"];
+    for place in ["same", "next", "unbound"] {
+        let place = format!("--place={place}");
+        let options = ["--samples=2", "--millis=40", "--tasks=1", &place];
+        let (samples, text) = run("udp-u-4k", &options);
+        for variant in [passing, "slub-2.6.29 A/A"] {
+            let locks = per_operation(&samples, variant, "zone_lock");
+            assert!((1.98..2.05).contains(&locks), "{place}, {variant}: {locks} zone locks");
+            for half in ["zone_allocs", "zone_frees"] {
+                let calls = per_operation(&samples, variant, half);
+                assert!((0.98..1.03).contains(&calls), "{place}, {variant}: {calls} {half}");
+            }
+        }
+        for variant in sparing {
+            let locks = per_operation(&samples, variant, "zone_lock");
+            assert!(locks < 0.05, "{place}, {variant}: {locks} zone locks per packet");
+        }
+        if place == "--place=same" {
+            let (alloc, free) = fast(&text, "skbuff_head_cache");
+            assert!(alloc >= 99 && free >= 99, "{text}");
+        }
+        assert!(text.contains("declared_cpus 16") && text.contains("    Name   "), "{text}");
+        let function = text.lines().find(|line| line.starts_with("| __free_pages_ok "));
+        assert!(function.is_some_and(|line| line.contains(" 12.37 |")), "{text}");
+        assert!(
+            text.contains(":0004096                  1471   114918   113490  99  97"),
+            "{text}"
+        );
+    }
+}
+
+/// Programs find the columns of the table by their names.
+#[test]
+fn a_file_for_programs_has_the_columns_of_the_table() {
+    let (_folder, place) = results();
+    let (folder, _) = results();
+    let file = folder.path().join("table.json");
+    lab()
+        .args(["run", "udp-u-4k", "--quick", "--seed=1", "--tasks=1", "--place=same"])
+        .args(["--variants=slub-2.6.29,slqb", "--samples=2", "--out"])
+        .arg(&place)
+        .arg("--json")
+        .arg(&file)
+        .assert()
+        .success();
+    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let lines = json["lines"].as_array().unwrap();
+    let policies: Vec<_> = lines.iter().map(|line| line["policies"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["slub-2.6.29", "slqb", "slub-2.6.29 A/A"]);
+    assert_eq!((&lines[0]["row"], &lines[0]["tasks"]), (&"stream".into(), &1.into()));
+    let locks: Vec<f64> = lines.iter().map(|line| line["zone locks"].as_f64().unwrap()).collect();
+    assert!(locks[0] > 1.98 && locks[1] < 0.05 && locks[2] > 1.98, "{locks:?}");
+    assert!(lines[0]["rate"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["units"]["zone locks"], "per operation");
+    lab()
+        .args(["run", "udp-u-4k", "--quick", "--json=/no/such/folder/x"])
+        .assert()
+        .code(2)
+        .stderr(contains("--json /no/such/folder/x: No such file"));
+}
+
+/// Document 001: what each rung spares, in critical sections per freed page. A file has 1,024
+/// pages, which are 74 batches of 14.
+#[test]
+fn each_rung_of_document_001_spares_what_it_should() {
+    let options = ["--samples=1", "--amount=8"];
+    // With one CPU the task keeps its slot. In another one's add batch there may be pages of the
+    // last file that it has read, and they stay there when it unlinks that file.
+    let (samples, text) = run_by(lab_on_one_cpu(), "sparsetruncate-tiny", &options);
+    let per_file = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
+    for variant in ["vanilla", "jan", "oneirq", "mel"] {
+        assert_eq!(per_file(variant, "pages_truncated"), 1024.0, "{variant}");
+    }
+    assert!(per_file("vanilla", "index_lock") >= 1024.0, "a hold of the index for each page");
+    assert!(per_file("vanilla", "page_sections") >= 1024.0, "a section for each page");
+    for (variant, counter, before) in [
+        ("jan", "index_lock", "vanilla"),
+        ("oneirq", "page_sections", "jan"),
+        ("mel", "drains", "oneirq"),
+    ] {
+        let (spared, from) = (per_file(variant, counter), per_file(before, counter));
+        assert!(10.0 * spared < from, "{variant}: {spared} {counter}, {before} has {from}");
+    }
+    assert!(text.contains("index locks, per freed page"), "{text}");
+}
+
+/// The statistics are those of single files, in the layout of document 001, with its own table
+/// below.
+#[test]
+fn a_run_of_sparsetruncate_prints_the_table_of_document_001() {
+    let (_folder, place) = results();
+    let options = ["--quick", "--samples=2", "--amount=4", "--variants=jan,oneirq", "--seed=1"];
+    let mut command = lab();
+    command.args(["run", "sparsetruncate-tiny"]).args(options).arg("--out").arg(&place);
+    command.assert().success();
+    for sample in samples(&place) {
+        let each = sample["measurement"]["series"]["each_us"].as_array().unwrap();
+        assert_eq!(each.len(), 4, "a value for each file");
+        assert!(each.iter().all(Value::is_u64), "in whole microseconds");
+    }
+    let answer = lab().args(["compare", "--style", "mmtests"]).arg(&place).output();
+    let text = String::from_utf8(answer.unwrap().stdout).unwrap();
+    let (ours, documents) = text.split_once("As document 001 has it").expect(&text);
+    let names = |table: &str| -> Vec<String> {
+        let lines = table.lines().filter(|line| line.contains(" Time "));
+        lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!((names(ours), names(ours).len()), (names(documents), 17), "{text}");
+    assert!(documents.contains("      149.00 (   0.00%)      141.00 (   5.37%)"), "{text}");
+}
+
+/// Files of twice the memory: reclaim evicts pages, and what was dropped was clean or written.
+#[test]
+fn files_of_twice_the_memory_are_evicted_and_found_again() {
+    for experiment in ["sparsetruncate-large", "bonnie"] {
+        let (samples, _) = run(experiment, &["--quick", "--variants=jan,mel"]);
+        let dropped =
+            |sample: &Value| sample["measurement"]["counters"]["pages_truncated"].as_u64().unwrap();
+        let deletes = |sample: &&Value| {
+            let row = sample["workload"].as_str().unwrap();
+            row == "Time" || row.ends_with(" del")
+        };
+        for sample in samples.iter().filter(deletes) {
+            let pages = if experiment == "bonnie" { 64 } else { 1024 };
+            let files = sample["measurement"]["operations"].as_u64().unwrap();
+            assert!(dropped(sample) < files * pages * 3 / 4, "the rest was evicted: {sample}");
+        }
+    }
+}
+
+/// Document 004: ten times the batch, a tenth of the zone's locks; sentinels are met only where
+/// there are any; locks that do not count say nothing.
+#[test]
+fn the_kernels_of_document_004_differ_in_their_locks() {
+    let variants = "--variants=slub+order0+single,slub+order0-310+batched,\
+                    slub+order0-310+splice+add56,slub+order0-310+splice+uncounted";
+    let options = ["--samples=1", "--millis=10", "--tasks=1", "--amount=4096", variants];
+    let (samples, text) = run("page-fault1", &options);
+    let (single, batched) = ("slub+order0+single", "slub+order0-310+batched");
+    let of = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
+    assert!(8.0 * of(batched, "zone_lock") < of(single, "zone_lock"), "{text}");
+    assert_eq!(of(single, "sentinels"), 0.0);
+    let met = of(batched, "sentinels") / of(batched, "lru_removed");
+    assert!((0.1..0.3).contains(&met), "2 of 14 pages are sentinels: {met}");
+    assert_eq!(of("slub+order0-310+splice+uncounted", "lru_lock"), 0.0);
+    assert!(of("slub+order0-310+splice+add56", "lru_lock") > 0.0);
+    for variant in [single, batched] {
+        assert!((0.999..1.001).contains(&of(variant, "lru_removed")), "every page was on a list");
+    }
+    assert!(text.contains("nodes 2"), "{text}");
+}
+
+/// A packet of 1 KiB is served from caches by every policy.
+#[test]
+fn small_packets_are_not_passed_through() {
+    let (samples, _) =
+        run("udp-u-1k", &["--samples=1", "--millis=40", "--tasks=1", "--place=same"]);
+    for variant in ["slub-2.6.29", "slqb", "slub-4.9+v2016", "sheaf"] {
+        let locks = per_operation(&samples, variant, "zone_lock");
+        assert!(locks < 0.2, "{variant}: {locks} zone locks per packet");
+    }
+}
+
+/// What the author of document 000 ran: sockets of two or three packets, so that some are lost, and
+/// each that was sent either arrives or is lost. Where kmalloc is passed through, at 8 KiB, the
+/// zone is called twice for each, and below hardly ever.
+#[test]
+fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
+    let options = ["--samples=1", "--millis=60", "--only=send-64,send-8192,default-64,remote-64"];
+    let (samples, text) = run("netperf-udp-stream", &options);
+    let of = |row: &str| -> Vec<Value> {
+        samples.iter().filter(|sample| sample["workload"] == row).cloned().collect()
+    };
+    let zone = |row: &str, variant: &str| per_operation(&of(row), variant, "zone_lock");
+    let passed_through = zone("send-8192", "slub-4.9");
+    assert!((1.95..2.1).contains(&passed_through), "{passed_through} zone locks");
+    // Threads that move between CPUs fill the lists of either.
+    for variant in ["slub-4.9+v2016", "slab", "sheaf"] {
+        let spared = zone("send-8192", variant);
+        assert!(passed_through > 10.0 * spared, "{variant}: {spared} of {passed_through}");
+    }
+    for row in ["send-64", "default-64", "remote-64"] {
+        let locks = zone(row, "slub-4.9");
+        assert!(locks < 0.15, "{row}: {locks} zone locks");
+    }
+    assert_eq!(per_operation(&of("default-64"), "slub-4.9", "lost"), 0.0);
+    assert!(text.contains("\"At small packet sizes on localhost"), "{text}");
+    assert!(text.contains("44042b449872") && text.contains("| mainline 5.14 |"), "{text}");
+    assert!(text.contains("| CoeffVar, % |") && text.contains("| on lists, KiB |"), "{text}");
+}
+
+/// Document 002 weighs bytes for each page against the lockless slow paths.
+#[test]
+fn the_metadata_of_a_policy_stands_beside_its_rate() {
+    let options = ["--samples=1", "--millis=20", "--tasks=2", "--declared-memory=64G", "--nodes=4"];
+    let (samples, text) = run("tcp-rr", &options);
+    assert!(text.contains("nodes 4"), "{text}");
+    assert!(text.contains("| metadata, B/page | measured, B/page |"), "{text}");
+    let bytes = |variant: &str| {
+        let sample = samples.iter().find(|sample| sample["variant"] == variant).unwrap();
+        sample["measurement"]["counters"]["policy_bytes_per_frame"].as_u64().unwrap()
+    };
+    // The kernel's struct page grew by 8, with its alignment; ours is packed.
+    assert_eq!(bytes("slub-3.1"), bytes("slub-3.0") + 4);
+    let bits = |variant| per_operation(&samples, variant, "lock_bits");
+    assert!(bits("slub-3.0") > 1.0, "the slow paths of 3.0 lock a slab");
+    assert_eq!(bits("slub-3.1"), 0.0, "those of 3.1 do not");
+}
+
+#[test]
+fn wrong_policies_are_named_with_what_is_accepted() {
+    lab()
+        .args(["run", "udp-u-4k", "--variants=slob+order0"])
+        .assert()
+        .code(2)
+        .stderr(contains("no slab policy slob; did you mean "));
+}
+
+#[test]
+fn wrong_rows_and_amounts_are_named() {
+    lab()
+        .args(["run", "netperf-udp-stream", "--only=send-65"])
+        .assert()
+        .code(2)
+        .stderr(contains("no row send-65; did you mean send-"));
+    lab()
+        .args(["run", "page-fault1", "--place=same"])
+        .assert()
+        .code(2)
+        .stderr(contains("--place: nothing to choose in page-fault1"));
+    lab()
+        .args(["run", "udp-u-4k", "--place=near"])
+        .assert()
+        .code(2)
+        .stderr(contains("[possible values: same, next, unbound]"));
+    lab()
+        .args(["run", "tcp-rr", "--amount=5"])
+        .assert()
+        .code(2)
+        .stderr(contains("--amount: nothing to choose in tcp-rr"));
+    lab()
+        .args(["run", "list-free", "--variants=slub+order0+twice"])
+        .assert()
+        .code(2)
+        .stderr(contains("no part twice; did you mean splice? accepted: per_page, one_section, "));
+    lab()
+        .args(["run", "bonnie", "--calibrate"])
+        .assert()
+        .code(2)
+        .stderr(contains("--calibrate: bonnie has no stand-in for work"));
+}
+
+#[test]
+fn a_calibration_prints_the_share_of_the_page_allocator() {
+    let calibrate = ["run", "udp-u-4k", "--calibrate", "--samples=5", "--millis=40"];
+    let answer = lab().args(calibrate).output().expect("quarry runs");
+    let text = String::from_utf8_lossy(&answer.stdout);
+    if answer.status.success() {
+        assert!(text.contains("| share in document 003 |") && text.contains(" 23.9 % |"), "{text}");
+        for walkers in [" one thread |", " 1 task |", " 2 tasks |"] {
+            assert!(text.contains(walkers), "{text}");
+        }
+    } else {
+        // It subtracts two times, and where other tests take the CPUs it says so.
+        let errors = String::from_utf8_lossy(&answer.stderr);
+        assert!(errors.contains("the machine is too busy to calibrate"), "{errors}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The command that is tested.
+
+#[path = "../../../../bench/cli/tests/shared/workshop.rs"]
+mod workshop;
+
+use assert_cmd::Command;
+use std::path::Path;
+pub(crate) use workshop::{Workshop, real_library, skipped, without_settings};
+
+/// The command, without what the surroundings may have set.
+pub(crate) fn lab() -> Command {
+    without_settings(Command::new(Path::new(env!("CARGO_BIN_EXE_quarry-lab"))))
+}
+
+/// The same on the first CPU.
+pub(crate) fn lab_on_one_cpu() -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", env!("CARGO_BIN_EXE_quarry-lab")]);
+    without_settings(command)
+}

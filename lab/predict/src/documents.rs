@@ -1,0 +1,83 @@
+//! The figures of the documents' tables, as data.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A line of document 004's table.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Faults {
+    pub(crate) kernel: usize,
+    pub(crate) tasks: usize,
+    pub(crate) process_speedup_percent: Option<f64>,
+    pub(crate) thread_speedup_percent: Option<f64>,
+    pub(crate) process_pgf_per_s: f64,
+    pub(crate) thread_pgf_per_s: f64,
+}
+
+/// A line of document 002's table.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Transactions {
+    pub(crate) threads: usize,
+    pub(crate) slub: f64,
+    pub(crate) slab: f64,
+    pub(crate) diff_percent: f64,
+}
+
+/// A line of the tables that mmtests made, of documents 000 and 001.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Mmtests {
+    pub(crate) seed: String,
+    pub(crate) machine: String,
+    pub(crate) benchmark: String,
+    pub(crate) statistic: String,
+    pub(crate) row: String,
+    pub(crate) baseline_value: f64,
+    pub(crate) candidate_percent: f64,
+}
+
+/// A figure that stands in no table, or in one of a few lines.
+#[derive(Debug, Deserialize)]
+struct Figure {
+    document: String,
+    figure: String,
+    /// Numbers, as the document has them in a row.
+    value: String,
+}
+
+fn lines<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    reader.deserialize().map(|line| line.expect("the tables are part of the program")).collect()
+}
+
+pub(crate) fn faults() -> Vec<Faults> {
+    lines(include_str!("../../../bench/harness/tests/golden/page_fault1_lru.csv"))
+}
+
+pub(crate) fn transactions() -> Vec<Transactions> {
+    lines(include_str!("../../../bench/harness/tests/golden/tcp_rr_slub_slab.csv"))
+}
+
+/// The numbers of a figure of a document, in their order there.
+///
+/// # Panics
+/// If there is none of this name.
+pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
+    let all: Vec<Figure> =
+        lines(include_str!("../../../bench/harness/tests/golden/figures_outside_tables.csv"));
+    let line = all.iter().find(|it| it.document == document && it.figure == figure);
+    let value = &line.unwrap_or_else(|| panic!("document {document} has no {figure}")).value;
+    value.split_whitespace().map(|it| it.parse().expect("a number")).collect()
+}
+
+/// The means of a benchmark of document 000 on a machine.
+pub(crate) fn means(machine: &str, benchmark: &str) -> Vec<Mmtests> {
+    let all: Vec<Mmtests> =
+        lines(include_str!("../../../bench/harness/tests/golden/mmtests_tables.csv"));
+    let wanted = |line: &Mmtests| {
+        line.seed == "000"
+            && line.machine == machine
+            && line.benchmark == benchmark
+            && line.statistic.ends_with("mean")
+    };
+    all.into_iter().filter(wanted).collect()
+}
