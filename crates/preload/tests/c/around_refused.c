@@ -17,7 +17,7 @@
 enum { WORKERS = 3, FORKS = 300 };
 
 static atomic_int stop;
-/* A heap that grows beside other threads starts the allocator's own: not before they are refused. */
+/* A heap that grows beside other threads starts the allocator's: not before they are refused. */
 static pthread_barrier_t refused;
 
 /* In all threads. The C library falls back from clone3 to clone, if it fails with ENOSYS. */
