@@ -10,6 +10,8 @@
 //! pages      pages over HTTP
 //! documents  documents of JSON over HTTP
 //! ```
+//!
+//! A new program is a table in `data/real_programs.toml`, or a script in `scripts/programs`.
 
 mod clients;
 mod documents;
