@@ -248,7 +248,7 @@ impl Cache {
         self.parked.saturating_mul(self.object_bytes)
     }
 
-    /// The remainder of its slabs: free objects that no CPU or barn holds, and bytes beside objects.
+    /// The rest of its slabs: free objects that no CPU or barn holds, and bytes beside objects.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
