@@ -43,7 +43,7 @@ ABI := 0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 # What `make build` compiles is smaller for it, and callgrind counts no more instructions: loops
 # stay as they are written (8 % of the shared object), cold functions stay calls, and loops begin
-# where they begin (2 %). docs/size.md has the figures.
+# where they begin (2 %). docs/tried.md has the figures.
 SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	$(addprefix -Cllvm-args=,-unroll-threshold=20 -unroll-runtime=false \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)

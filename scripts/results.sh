@@ -2,6 +2,8 @@
 # Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
 # what the command prints on this machine, with the command and the date above it. In a block that
 # begins with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
+# Of a page in docs/results, a table of `quarry lab run` with more than 10 rows becomes
+# docs/results/recorded/PAGE-N.tsv, to which the block links.
 #
 #   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
 #
@@ -90,6 +92,30 @@ block() {
     [[ $kind != text ]] || echo '```'
 }
 
+# tables PREFIX: writes each long table of a block into PREFIX-N.tsv, and prints a link instead.
+tables() {
+    awk -v prefix="$1" '
+        function flush(   row, file) {
+            if (rows > 12) {
+                file = prefix "-" (++files) ".tsv"
+                for (row = 1; row <= rows; row++) {
+                    if (row == 2) continue
+                    gsub(/^\| *| *\|$/, "", table[row])
+                    gsub(/ *\| */, "\t", table[row])
+                    print table[row] > file
+                }
+                sub(/.*\//, "", file)
+                printf "[%s](recorded/%s): %d rows\n", file, file, rows - 2
+            } else for (row = 1; row <= rows; row++) print table[row]
+            rows = 0
+        }
+        /^<!-- run: quarry lab run/ { inside = 1 }
+        /^<!-- end/ { flush(); inside = 0 }
+        inside && /^\|/ { table[++rows] = $0; next }
+        { flush(); print }
+        END { flush() }'
+}
+
 fill() {
     local page=$1 skipping='' kind line
     while IFS= read -r line; do
@@ -117,10 +143,17 @@ for page in "${pages[@]}"; do
         echo "results: no page '$page'; there are: $(grep -rl '^<!-- run' docs | xargs)" >&2
         exit 1
     }
-    fresh=$(mktemp)
+    fresh=$(mktemp -d)
     # Only a page that is whole takes the place of the old one.
-    fill "$file" > "$fresh" || { rm -f "$fresh"; exit 1; }
-    cat "$fresh" > "$file"
-    rm -f "$fresh"
+    fill "$file" > "$fresh/page" || { rm -rf "$fresh"; exit 1; }
+    if [[ $file == docs/results/* ]]; then
+        mkdir -p docs/results/recorded
+        rm -f "docs/results/recorded/$page"-[0-9]*.tsv
+        tables "$fresh/$page" < "$fresh/page" > "$file"
+        find "$fresh" -name '*.tsv' -exec cp {} docs/results/recorded \;
+    else
+        cat "$fresh/page" > "$file"
+    fi
+    rm -rf "$fresh"
 done
 echo "raw samples: $RUNS"

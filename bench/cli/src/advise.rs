@@ -49,7 +49,7 @@ pub(crate) struct AdviseArgs {
     /// A shell command that runs before each run; its time counts for --budget alone.
     #[arg(long, value_name = "CMD")]
     prepare: Option<OsString>,
-    /// What every run reads, from its beginning [default: standard input].
+    /// File that every run reads, from its beginning [default: standard input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Measure also where an allocator has hardly any influence on the program.

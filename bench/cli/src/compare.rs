@@ -67,8 +67,8 @@ pub(crate) struct CompareArgs {
     /// A run that takes longer has failed, such as 30s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     timeout: Duration,
-    /// What every run reads, from its beginning [default: standard input, of which a pipe is kept
-    /// in a file first; nothing where that is a terminal].
+    /// File that every run reads, from its beginning [default: standard input, of which a pipe is
+    /// kept in a file first; nothing where that is a terminal].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// A shell command that runs before each run, on the C library's allocator; its time is not

@@ -11,7 +11,7 @@ use std::process::Command;
 /// The command that has the lab.
 const LAB: &str = "quarry-lab";
 
-/// What `quarry-lab` is given, unread.
+/// The arguments of `quarry-lab`, unread.
 #[derive(clap::Args)]
 pub(crate) struct LabArgs {
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,4 +1,4 @@
-//! What the commands `quarry` and `quarry-lab` share.
+//! The parts that the commands `quarry` and `quarry-lab` share.
 //!
 //! ```text
 //! program      a program as it stands on the command line, and which file it runs

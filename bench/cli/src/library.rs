@@ -27,7 +27,7 @@ pub enum LibraryError {
     Named {
         /// The variable or option, with its value.
         by: String,
-        /// What is wrong with it.
+        /// Its fault.
         why: String,
     },
     /// Looked for in vain.

@@ -1,4 +1,4 @@
-//! What the commands that look at a running process have in common.
+//! The common parts of the commands that look at a running process.
 //!
 //! Standard output holds the kernel's layout and nothing else, so that every tool which reads that
 //! reads this; whose figures they are and how old goes to standard error.

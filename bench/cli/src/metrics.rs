@@ -32,7 +32,7 @@ pub(crate) struct MetricsArgs {
 /// Prints them, or serves them until the process ends.
 pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let running = &args.running;
-    // What cannot be read at all is said at once, not at the first scrape.
+    // A process that cannot be read is reported at once, not at the first scrape.
     let snapshots = read(running)?;
     let Some(address) = &args.listen else {
         let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };

@@ -22,7 +22,7 @@ pub struct PagesArgs {
 /// Writes all of them.
 ///
 /// # Errors
-/// What cannot be written, and why.
+/// A page that cannot be written, and the reason.
 pub fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
     let mut command = without_hidden(command);
     command.build();

@@ -82,7 +82,7 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
 
 /// The file whose code runs in the end: `program`, or the interpreter of a script, and so on.
 ///
-/// An interpreter that does not exist is returned as it is named; running it will say so.
+/// An interpreter that does not exist is returned as it is named; running it will fail.
 pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {

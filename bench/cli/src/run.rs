@@ -22,15 +22,15 @@ use std::path::Path;
 use std::process::Command;
 
 /// Tells the library which process `quarry run` became. If the library is loaded into the program
-/// that this process executes in the end and does not serve it, the library says so.
+/// that this process executes in the end and does not serve it, the library reports it.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
 /// The program keeps its standard streams, its process id and its exit status. Where it cannot be
-/// served (static, set-user-ID, Go, a sanitizer, ...) one line says so and it runs all the same.
-/// Exit status 127: command not found, or its interpreter; 126: not executable; 125: Quarry's
-/// library is not found; 2: a wrong option, and the program does not run.
+/// served (static, set-user-ID, Go, a sanitizer, ...) one line reports it and the program runs all
+/// the same. Exit status 127: command not found, or its interpreter; 126: not executable; 125:
+/// Quarry's library is not found; 2: a wrong option, and the program does not run.
 #[derive(clap::Args)]
 #[command(after_help = options::help())]
 pub(crate) struct RunArgs {
@@ -222,7 +222,7 @@ struct Plan {
     /// With the library.
     preloads: bool,
     /// Nothing is known that keeps the library from serving it: if it does not in the end, the
-    /// library is to say so.
+    /// library should report it.
     is_expected: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `quarry run` becomes the program: its number, its parent, its place in the terminal and in the
 //! control group, its exit status and every signal are the program's own, and nothing has to be
-//! forwarded. So somebody else has to outlive it: a watcher, which is no child of the program (its
-//! own parent has ended, so the system's first process or a subreaper adopted it) and leads a
+//! forwarded. So another process has to outlive it: a watcher, which is no child of the program
+//! (its own parent has ended, so the system's first process or a subreaper adopted it) and leads a
 //! session of its own, where no signal of the terminal or of a process group reaches it. It waits
 //! for the program's end by a pidfd, and holds the pages that processes hand over at a socket.
 //!
@@ -37,7 +37,7 @@ const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 /// container, with which every other one dies.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);
@@ -106,7 +106,7 @@ fn file_name(pattern: &str, pid: u32) -> String {
 /// Returns whether the library takes a pattern: no other letter follows a `%`.
 pub(crate) fn is_file_name(pattern: &str) -> bool {
     let mut letters = pattern.split("%%").flat_map(|part| part.split('%').skip(1));
-    letters.all(|behind| behind.starts_with('p'))
+    letters.all(|rest| rest.starts_with('p'))
 }
 
 /// Leaves the session, the folder and the files of the program. It holds nothing but its streams,

@@ -15,7 +15,7 @@ use std::str::Chars;
 /// Scripts that only pass on to a program are short.
 const MOST_BYTES: u64 = 256 << 10;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
-/// Words that a command may stand behind.
+/// Words that a command may follow.
 const KEYWORDS: [&str; 12] =
     ["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "command", "exec"];
 

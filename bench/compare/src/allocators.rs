@@ -175,7 +175,7 @@ impl Allocator {
     /// Checks that a sample was served by this allocator and no other.
     ///
     /// # Errors
-    /// Who served it instead.
+    /// The name of the allocator that served it instead.
     pub fn check(&self, measurement: &Measurement) -> std::result::Result<(), String> {
         let fault =
             || format!("was meant for {}, but served by {}", self.name, measurement.served_by);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_somebody_else_is_refused() {
+    fn a_sample_of_another_allocator_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.so");
         // The executable of this test is a position-independent object, too.

@@ -28,7 +28,7 @@ pub(super) struct Answer<'a> {
     pub(super) judgements: Judgements,
     /// The judgements in those units.
     shown_judgements: Judgements,
-    /// The result of runs under the counter for each workload, or the reason why there are none.
+    /// The result of runs under the counter for each workload, or the reason why it has no result.
     looks: &'a [Result<FirstLook>],
 }
 

@@ -32,7 +32,7 @@ use std::rc::Rc;
 /// Compares, and prints to `out`.
 ///
 /// # Errors
-/// What is wrong with the request, or where nothing could be measured.
+/// A fault of the request, or the reason why nothing could be measured.
 pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -> Result<Ending> {
     let figures = Figure::parse_all(&request.metrics)?;
     let conditions = conditions(request, &figures)?;

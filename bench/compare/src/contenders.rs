@@ -119,7 +119,7 @@ impl Contender {
     /// Takes one sample in a fresh process and checks who served it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no measurement.
     pub fn sample(&self, order: &Order) -> Result<Measurement> {
         let preload = self.allocator.preload.as_deref();
         let measurement = launch::sample(order, preload, &self.settings)?;
@@ -130,7 +130,7 @@ impl Contender {
     /// Watches one sample while it runs ([`watch::watch`]) and checks who served it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no measurement.
     pub fn watch(
         &self,
         order: &Order,

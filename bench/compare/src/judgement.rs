@@ -70,7 +70,7 @@ impl Judgements {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;
             let name = format!("{variant}: undecided in {}", metric.name);
             match more_runs.filter(|more| *more <= MOST_MORE) {
-                // Nobody knows yet what would settle it.
+                // Without an interval, the number of runs that settle it is unknown.
                 Some(_) if judgement.interval().is_none() => format!(
                     "{name}; an interval takes {MIN_PAIRS} runs at least (--runs {MIN_PAIRS})"
                 ),

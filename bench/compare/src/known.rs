@@ -1,4 +1,4 @@
-//! What is known of other people's software: `known.toml`, which describes the fields.
+//! Other people's software: `known.toml`, which describes the fields.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -282,7 +282,7 @@ impl Launcher {
                     let served = clients(&|| runs.load(Ordering::Relaxed));
                     if let Some(stdin) = &mut *stdin.lock().unwrap_or_else(PoisonError::into_inner)
                     {
-                        // The process may have ended; its report says so.
+                        // The process may have ended, which its report shows.
                         let _ = stdin.write_all(&[FINISH]);
                     }
                     served

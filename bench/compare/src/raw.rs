@@ -103,7 +103,7 @@ impl Raw {
     }
 }
 
-/// Sums of the numbers behind `operations` in Quarry's statistics: of objects, blocks and mappings.
+/// Sums of the numbers after `operations` in Quarry's statistics: of objects, blocks and mappings.
 pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     let counts = statistics.lines().filter_map(|line| {
         let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();

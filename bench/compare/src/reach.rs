@@ -3,7 +3,7 @@
 
 use super::raw::Raw;
 use super::supervisor::Report;
-use super::tree::Seen;
+use super::tree::Descendant;
 use super::weight::{Influence, LONG_NS};
 use super::witness::{Calls, ProcessRecord};
 use crate::allocators;
@@ -300,7 +300,7 @@ fn unserved_of(
     // A process that still shows our own executable had not come to its exec, and one that shows
     // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
-    for Seen { executable, cpu_ticks, .. } in report.seen.values() {
+    for Descendant { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {
             continue;
         }
@@ -333,7 +333,7 @@ mod tests {
         let libc = contender.allocator.file().unwrap().display().to_string();
         let of = |(pid, path, cpu_ticks): &(i32, &str, u64)| {
             let executable = PathBuf::from(path);
-            (*pid, Seen { executable, cpu_ticks: *cpu_ticks, threads: 1 })
+            (*pid, Descendant { executable, cpu_ticks: *cpu_ticks, threads: 1 })
         };
         let seen = seen.iter().map(of);
         let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };

@@ -7,7 +7,7 @@
 //! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
 
 use super::interrupt::listen_to;
-use super::tree::{Seen, Tree};
+use super::tree::{Descendant, Tree};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::errno::Errno;
@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Name of the hidden subcommand that runs one sample of a program and watches it.
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
-/// The byte on standard input that says that the program has done its work.
+/// The byte on standard input that reports that the program has done its work.
 pub(super) const FINISH: u8 = b'.';
 
 /// Arguments of [`SUPERVISE_COMMAND`].
@@ -55,7 +55,7 @@ pub struct SuperviseArgs {
     order: PathBuf,
 }
 
-/// What a supervisor is told.
+/// The order that a supervisor gets.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     /// Where the program's standard input comes from; `None`: nothing.
@@ -127,7 +127,7 @@ pub(super) struct Report {
     /// Processes that lived on when the program had ended, and were ended.
     pub(super) left_running: usize,
     /// The processes that were seen, by id.
-    pub(super) seen: BTreeMap<i32, Seen>,
+    pub(super) seen: BTreeMap<i32, Descendant>,
 }
 
 impl Order {

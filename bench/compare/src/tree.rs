@@ -41,7 +41,7 @@ impl Huge {
 
 /// The part of a process that is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct Descendant {
     /// The last program that it ran.
     pub(super) executable: PathBuf,
     /// User and system time when it was last looked at, in clock ticks.
@@ -58,7 +58,7 @@ pub(super) struct Tree {
     /// (RSS).
     proportional: bool,
     /// Every process that was ever seen in it.
-    pub(super) seen: BTreeMap<i32, Seen>,
+    pub(super) seen: BTreeMap<i32, Descendant>,
     /// Their huge pages.
     huge: BTreeMap<i32, Huge>,
 }

@@ -19,7 +19,7 @@ pub(super) struct ProcessRecord {
     pub(super) executable: PathBuf,
     /// The object that the loader found `malloc` in.
     pub(super) malloc: String,
-    /// The object that it found `malloc` in behind the executable.
+    /// The next object with a `malloc` after the executable.
     pub(super) next_malloc: String,
     pub(super) has_python: bool,
     /// Most memory that was resident, in bytes; 0 where it did not come to its own end.

@@ -50,8 +50,8 @@ unsafe extern "C" {
 /// Values of Linux that all its machines share.
 const O_RDWR_CLOEXEC: c_int = 0o2_000_002;
 const O_RDONLY_CLOEXEC: c_int = 0o2_000_000;
-/// Where the loader looks for symbols: everywhere, or behind the object that asks (this one is the
-/// first behind the executable).
+/// Where the loader looks for symbols: everywhere, or after the object that asks (this one is the
+/// first after the executable).
 const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 const PROT_READ_WRITE: c_int = 3;
@@ -109,7 +109,7 @@ extern "C" fn end() {
     field.fetch_max(peak_kib(text), Ordering::Relaxed);
 }
 
-/// The number behind `VmHWM:` in `/proc/PID/status`.
+/// The number after `VmHWM:` in `/proc/PID/status`.
 fn peak_kib(status: &[u8]) -> u64 {
     const NAME: &[u8] = b"VmHWM:";
     let Some(at) = status.windows(NAME.len()).position(|window| window == NAME) else { return 0 };

@@ -34,7 +34,7 @@ fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize
     chosen
 }
 
-/// Logical CPUs on the core of `cpu`, itself among them where the kernel says so.
+/// Logical CPUs on the core of `cpu`, as the kernel lists them; normally `cpu` among them.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     parse_list(&fs::read_to_string(path).unwrap_or_default())

@@ -19,7 +19,7 @@ pub struct Step {
     pub variant: usize,
 }
 
-/// What decides in which order the samples of a run are taken.
+/// Everything on which the order of the samples of a run depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Seed of the order.
@@ -77,7 +77,7 @@ pub struct Schedule {
     shape: Shape,
     random: StdRng,
     next: u32,
-    /// Whether a shard warms up a block.
+    /// For each block, true if a shard warms it up.
     is_warmed: Vec<bool>,
 }
 

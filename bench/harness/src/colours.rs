@@ -3,7 +3,7 @@
 //! Known allocators and policies have colours that were chosen beside each other. One of them with
 //! settings (`jemalloc tuned`, `quarry:THP=0`, `slub-4.9`) has a shade of the same colour. Any
 //! other name gets a colour from its letters: a hue, in one of two shades. Two such names can be
-//! alike; whoever draws them gives them different shapes and dashes.
+//! alike; the pictures give them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

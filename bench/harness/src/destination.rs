@@ -54,7 +54,7 @@ impl Destination {
     /// Writes all of it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         let is_regular = self.file.metadata().is_ok_and(|it| it.is_file());
         let mut write = || {
@@ -85,12 +85,12 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder beside its later place, with a name that begins with `prefix` and whose end
-/// nobody else has. It stays if the process ends before it is renamed: what it has can be looked
-/// at. The process's mask says who may read it, as of every file.
+/// Makes a folder beside its later place, whose name is `prefix` and a unique end. If the process
+/// ends before it renames the folder, the folder stays, so that its contents can be looked at. Its
+/// permissions follow the process's mask, as those of every file.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o777)).disable_cleanup(true);

@@ -85,7 +85,7 @@ impl SampleArgs {
     /// Does in this process what the order says.
     ///
     /// # Errors
-    /// If it is none of `kinds`, or there is no measurement.
+    /// If `kinds` lacks its kind, or there is no measurement.
     pub fn measure(&self, mut kinds: impl Iterator<Item = WorkKind>) -> Result<Measurement> {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         let kind = kinds.find(|kind| kind.name == self.work);

@@ -6,7 +6,7 @@ use anyhow::Error;
 /// Names as far from the one that was given are not worth a guess (Jaro's measure, 1 = equal).
 const LEAST_LIKENESS: f64 = 0.7;
 
-/// An error for a name that is none of `accepted`: the nearest first, then all of them.
+/// An error for a name that `accepted` lacks: it lists the nearest name first, then all.
 pub fn unknown<T: AsRef<str>>(what: &str, name: &str, accepted: &[T]) -> Error {
     let all: Vec<&str> = accepted.iter().map(AsRef::as_ref).collect();
     let guess = match nearest(name, &all)[..] {

@@ -36,7 +36,7 @@ pub trait Defaults: Send + Sync + 'static {
 /// Options of every experiment.
 #[derive(Args)]
 pub struct Common<D: Defaults> {
-    /// What is compared, in the order of tables.
+    /// The variants that are compared, in the order of tables.
     #[arg(long, value_delimiter = ',', value_name = "A,B", default_value = D::VARIANTS)]
     pub variants: Vec<String>,
     /// The variant that the others are compared with [default: quarry, else the first].
@@ -158,7 +158,7 @@ impl<D: Defaults> Common<D> {
     }
 }
 
-/// Checks that the `index`th of the chosen variants is none of those before it.
+/// Checks that the `index`th of the chosen variants was not chosen before.
 ///
 /// # Errors
 /// One of usage: it is named twice.
@@ -197,7 +197,7 @@ pub fn named<T: ToString>(
 /// Selects those of `all` that `chosen` names; all of them where it names none.
 ///
 /// # Errors
-/// A name is none of them; the text calls it a `what`.
+/// An unknown name, which the text calls a `what`.
 pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
     if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(nearest::unknown(what, name, all));

@@ -72,7 +72,7 @@ pub trait Sampler {
     /// Takes the sample of `key`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why no sample was taken.
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample>;
 }
 

@@ -73,7 +73,7 @@ impl FromStr for Shard {
     }
 }
 
-/// A number of digits alone: a sign is none.
+/// A number without a sign.
 fn digits(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -99,7 +99,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// What the description of a run says where the run is only a part.
+/// The entry in the description of a run that is only a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Which part.

@@ -169,12 +169,12 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Writes a ratio: with three digits behind the point where it is near 1 and they matter.
+/// Writes a ratio: with three digits after the point where it is near 1 and they matter.
 pub fn multiple(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { figure(ratio) }
 }
 
-/// Writes a [`figure`], or a word where there is none.
+/// Writes a [`figure`], or a word if there is no value.
 pub fn figure_or(value: Option<f64>, absent: &str) -> String {
     value.map_or(absent.to_owned(), figure)
 }

@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     Ok(snapshots)
 }
 
-/// What a dump says of itself.
+/// The description that a dump has of itself.
 struct Found {
     /// Where in the file the page begins.
     start: u64,

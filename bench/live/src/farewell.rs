@@ -1,4 +1,4 @@
-//! What `quarry run --stats` prints of processes that have ended.
+//! The output of `quarry run --stats` for processes that have ended.
 
 use crate::activity::{self, Activity};
 use crate::snapshot::{Snapshot, sum};

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Reads a request and answers it with what `metrics` returns; an error of it becomes status 503.
 ///
 /// # Errors
-/// What the connection says, a client that is too slow included.
+/// The error of the connection; a client that is too slow is one.
 pub fn answer<E: Display>(
     mut stream: TcpStream,
     metrics: impl FnOnce(Format) -> Result<String, E>,
@@ -52,7 +52,7 @@ fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// What a client wants.
+/// The request of a client.
 struct Request<'a> {
     path: &'a str,
     takes_openmetrics: bool,
@@ -176,7 +176,7 @@ mod tests {
             (&[b'a'; 20_000], "400 "),
         ] {
             let answer = ask(request);
-            // The kernel resets a connection with bytes that nobody read.
+            // The kernel resets a connection with unread bytes.
             let was_reset = request.len() > MOST_BYTES && answer.is_empty();
             assert!(was_reset || answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         }

@@ -1,11 +1,11 @@
 //! Records as JSON: a line for each process, with the members that `QUARRY_STATS_FORMAT=json` has,
-//! behind the age of the figures.
+//! after the age of the figures.
 
 use crate::label::Label;
 use quarry_record::Snapshot;
 
 /// The line of a record, which ends in a line feed. Its first member is `age_ms`, which is `null`
-/// where nobody knows the age. O(rows).
+/// if the age is unknown. O(rows).
 #[must_use]
 pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
     let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];

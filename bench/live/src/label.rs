@@ -1,4 +1,4 @@
-//! Names that come from a process that nobody has checked.
+//! Names that come from another process, and may be anything.
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 use crate::snapshot::{Lock, Snapshot};
 use std::fmt::Write;
 
-/// Columns of the table behind the name of a class; times are microseconds.
+/// Columns of the table after the name of a class; times are microseconds.
 const COLUMNS: [&str; 12] = [
     "con-bounces",
     "contentions",

@@ -24,10 +24,10 @@ impl Format {
     }
 }
 
-/// What a counter of locks counts of one kind.
+/// The count of one kind of locks.
 type OfLock = fn(&Lock) -> u64;
 
-/// What a counter of caches counts of one of them.
+/// The count of one cache.
 type OfCache = fn(&Cache) -> u64;
 
 /// Counters of caches: name, meaning, and what is counted.

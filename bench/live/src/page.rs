@@ -26,7 +26,7 @@ pub(crate) struct Page {
     start: u64,
 }
 
-/// Why a page has nothing to say of a process.
+/// The reason why a page has no record of a process.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The system does not let it be read.
@@ -91,7 +91,7 @@ impl Page {
         Ok(figures.collect())
     }
 
-    /// What is wrong with the first record, which the maker of the page owns.
+    /// The error of the first record, which the maker of the page owns.
     pub(crate) fn first_error(&self) -> io::Result<Option<RecordError>> {
         Ok(Record::parse(&self.copy()?).err())
     }

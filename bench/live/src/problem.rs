@@ -68,14 +68,14 @@ pub enum Problem {
     Record {
         /// The process.
         process: Who,
-        /// What is wrong with it.
+        /// The error of the record.
         error: RecordError,
     },
     /// A file of `/proc` cannot be read for another reason.
     Proc {
         /// The process.
         process: Who,
-        /// What the system says.
+        /// The error of the system.
         error: String,
     },
     /// A core dump cannot be used.
@@ -87,7 +87,7 @@ pub enum Problem {
     },
 }
 
-/// What is wrong with a core dump.
+/// The fault of a core dump.
 #[derive(Debug)]
 pub enum CoreProblem {
     /// It cannot be read.

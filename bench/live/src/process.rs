@@ -1,6 +1,6 @@
 //! Finding the page of a running process.
 //!
-//! `/proc/PID/fd` is open to whoever may read the process (`PTRACE_MODE_READ`, see `ptrace(2)`):
+//! `/proc/PID/fd` is open to those who may read the process (`PTRACE_MODE_READ`, see `ptrace(2)`):
 //! the same user, as long as the process is dumpable, and root. Yama restricts attaching only, so
 //! it matters as little as the lack of the right to trace. Mappings are listed to the same readers,
 //! and can be opened by root alone (`map_files`).
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The number of a process as a user gives it.
 ///
 /// # Errors
-/// What is accepted, where it is none.
+/// The accepted form, if `text` is not a PID.
 pub fn parse_pid(text: &str) -> Result<u32, &'static str> {
     let pid = text.parse().ok().filter(|pid: &i32| *pid > 0);
     pid.map(i32::unsigned_abs).ok_or("accepted: the number of a process, 1 or more")
@@ -191,7 +191,7 @@ impl Process {
         })
     }
 
-    /// What is said where the record of the process cannot be used.
+    /// The problem of a process whose record cannot be used.
     fn unusable(&self, error: RecordError) -> Problem {
         let process = self.who.clone();
         match error {

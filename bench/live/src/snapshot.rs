@@ -1,8 +1,8 @@
-//! What a process said of its memory at one moment, in plain numbers.
+//! The memory of a process at one moment, in plain numbers.
 
 use crate::label::Label;
 
-/// The figures of one process. Every number comes from a process that nobody has checked, so sums
+/// The figures of one process. The process may publish any number, so sums
 /// and products of them saturate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -47,7 +47,7 @@ pub struct Identity {
     pub page_policy: Label,
     /// The policy of the LRU lists.
     pub lru_policy: Label,
-    /// What a fast path stands on: sequences, or locked slots.
+    /// The backend of the fast paths: sequences, or locked slots.
     pub backend: Label,
     /// CPUs that its heap was made for.
     pub cpus: u32,
@@ -145,9 +145,9 @@ pub struct Budget {
     pub limit: Option<u64>,
     /// Its marks: min, low and high.
     pub marks: [u64; 3],
-    /// What counts against it.
+    /// Bytes that count against it.
     pub used: u64,
-    /// What requests could have without anything being refused: an estimate.
+    /// An estimate of the bytes that requests can have before one is refused.
     pub available: u64,
 }
 
@@ -248,7 +248,7 @@ impl Cache {
         self.parked.saturating_mul(self.object_bytes)
     }
 
-    /// What is left of its slabs: free objects that nobody holds, and the rest beside objects.
+    /// The rest of its slabs: free objects that no CPU or barn holds, and bytes beside objects.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
@@ -266,13 +266,13 @@ impl Cache {
 }
 
 impl Memory {
-    /// What the program has, the page cache included.
+    /// Bytes that the program has, the page cache included.
     #[must_use]
     pub fn live(&self) -> u64 {
         sum([self.objects, self.blocks, self.mappings, self.page_cache])
     }
 
-    /// What the program has freed and is kept, filled, for later requests.
+    /// Bytes that the program has freed and Quarry keeps, filled, for later requests.
     #[must_use]
     pub fn kept(&self) -> u64 {
         let slabs = sum([self.parked, self.free_in_slabs, self.empty_slabs, self.around_objects]);

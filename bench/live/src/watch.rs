@@ -32,7 +32,7 @@ pub struct Family {
     /// The makers of all pages that ever came, in their order.
     makers: Vec<u32>,
     ended: Vec<Member>,
-    /// What the others had, summed, and how many they were.
+    /// The sum of the others, and their number.
     summed: Option<(Snapshot, usize)>,
 }
 
@@ -68,10 +68,10 @@ pub struct Ended {
 }
 
 impl Family {
-    /// Takes pages from `socket` until `program`, a pidfd, says that it has ended. O(1) for each.
+    /// Takes pages from `socket` until `program`, a pidfd, shows that it has ended. O(1) for each.
     ///
     /// # Errors
-    /// What the system says of waiting.
+    /// The error of the system while waiting.
     pub fn wait(&mut self, socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let mut both =
@@ -81,7 +81,7 @@ impl Family {
                 Err(error) => return Err(error.into()),
             }
             let has_ended = !both[1].revents().is_empty();
-            // What was sent before the end is there by now.
+            // Pages that were sent before the end have arrived by now.
             while self.take(socket) {}
             if has_ended {
                 return Ok(());

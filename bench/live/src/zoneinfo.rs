@@ -61,7 +61,7 @@ fn one_zone(zone: &Zone, text: &mut String) {
         let _ = writeln!(text, "        {name:<8} {frames}");
     }
     let _ = writeln!(text, "      {:<12} {}", "nr_free_pages", zone.free);
-    // What `buddyinfo` lacks of them: it has blocks.
+    // `buddyinfo` lacks these frames: it counts blocks.
     let _ = writeln!(text, "      {:<12} {}", "nr_free_in_extents", zone.in_extents);
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// How long a sleeper may sleep after nobody wants it to any more, in milliseconds.
+/// Longest delay until a sleeper notices that it is no longer needed, in milliseconds.
 const NAP_MS: i64 = 50;
 
 /// The page of a process, mapped to be read.
@@ -41,7 +41,7 @@ impl Page {
         unsafe { &*self.0.byte_add(offset).cast::<AtomicU32>() }
     }
 
-    /// Sleeps on a word until somebody wakes this thread, or for a short while.
+    /// Sleeps on a word until the process wakes this thread, or for a short while.
     fn sleep_on(&self, offset: usize) {
         let word = self.word(offset);
         let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_MS * 1_000_000 };
@@ -60,7 +60,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nobody has a reference to it any more.
+        // SAFETY: mapped by `map`, and no reference to it is left.
         unsafe { libc::munmap(self.0, PAGE_BYTES) };
     }
 }

@@ -14,14 +14,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a profile shows first.
+/// The column that a profile shows first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum View {
-    /// What was allocated and not freed: at exit, what has leaked.
+    /// Memory that was allocated and not freed: at exit, leaks.
     Inuse,
     /// All that was allocated, freed or not.
     Alloc,
-    /// Who freed, where frees were traced (--frees).
+    /// Call sites of frees, where frees were traced (--frees).
     Frees,
 }
 
@@ -72,7 +72,7 @@ pub struct ProfileArgs {
     /// Write to a file, in the form that its ending names; may be given several times.
     #[arg(long, short, value_name = "FILE", value_parser = output)]
     output: Vec<PathBuf>,
-    /// What to show [default: inuse].
+    /// Column to show [default: inuse].
     #[arg(long, value_enum)]
     view: Option<View>,
     /// Show what has changed since this profile: growth, where it is an older one of the same
@@ -125,8 +125,8 @@ fn output(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A file that gets a profile. It keeps what it has until there is one: a process that cannot be
-/// profiled costs nobody an older profile, and `--diff` may name the same file.
+/// A file that gets a profile. It keeps its content until there is one: an older profile survives
+/// a process that cannot be profiled, and `--diff` may name the same file.
 struct Output<'a> {
     form: Form,
     path: &'a Path,
@@ -170,7 +170,7 @@ impl<'a> Output<'a> {
 impl Drop for Output<'_> {
     fn drop(&mut self) {
         if self.is_bare {
-            // Whoever looks for the profile finds none, and not an empty one.
+            // A missing profile is clearer than an empty one.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -179,9 +179,9 @@ impl Drop for Output<'_> {
 /// Runs the command.
 ///
 /// # Errors
-/// Where there is no profile to be had, or it cannot be written.
+/// If the process yields no profile, or it cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
-    // Whoever waits for a profile should learn first that it could not be written.
+    // A user who waits for a profile should learn first that it could not be written.
     let outputs: Vec<Output> =
         args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
     let base = args.diff.as_deref().map(live::load).transpose()?;

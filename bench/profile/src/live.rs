@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Longest wait for the end of a profile that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// What is wanted of a process.
+/// The profile that is wanted of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     /// The process.
@@ -65,7 +65,7 @@ impl Target {
     }
 }
 
-/// What a memfd says now.
+/// Reads the present content of a memfd.
 fn read(file: &File) -> Result<Raw> {
     let bytes = file.metadata()?.len();
     anyhow::ensure!(bytes < 1 << 30, "the profile is too long");
@@ -89,7 +89,7 @@ pub struct Taken {
 /// Takes a profile of a process.
 ///
 /// # Errors
-/// Where the process is none that runs on Quarry, belongs to somebody else, or does not react.
+/// If the process does not run on Quarry, belongs to another user, or does not react.
 pub fn take(wish: &Wish) -> Result<Taken> {
     let process = Process::new(wish.pid)?;
     wait_for_record(&process, wish.patience)?;
@@ -168,7 +168,7 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
 /// Reads a profile from a file.
 ///
 /// # Errors
-/// Where it cannot be read, or is none.
+/// If it cannot be read, or is not a profile.
 pub fn load(path: &std::path::Path) -> Result<Raw> {
     let mut bytes = Vec::new();
     let of = || path.display().to_string();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct Mapping {
     /// The first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub limit: u64,
     /// Where it begins in the file.
     pub offset: u64,

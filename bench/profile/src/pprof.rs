@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// A message: fields one behind the other.
+/// A message: fields one after the other.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -67,7 +67,7 @@ impl Strings {
     }
 }
 
-/// What is known of functions and addresses so far.
+/// The functions and addresses so far.
 struct Tables {
     strings: Strings,
     functions: HashMap<(String, String, String), u64>,

@@ -7,7 +7,7 @@ use crate::symbols::{Line, Place, Symbols};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// What is estimated of each call site.
+/// A figure that is estimated for each call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Value {
@@ -15,7 +15,7 @@ pub enum Value {
     AllocObjects,
     /// Their bytes.
     AllocSpace,
-    /// Objects that it allocated and nobody has freed.
+    /// Objects that it allocated and that were not freed.
     InuseObjects,
     /// Their bytes.
     InuseSpace,
@@ -45,7 +45,7 @@ impl Value {
 pub struct Frame {
     /// The address that the call returns to.
     pub address: u64,
-    /// What lies there.
+    /// The function and line there.
     pub place: Place,
 }
 
@@ -176,7 +176,7 @@ impl Profile {
         }
     }
 
-    /// What this one has beyond `base`: by functions and lines, so that the two may be of different
+    /// The difference to `base`: by functions and lines, so that the two may be of different
     /// processes.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
@@ -192,7 +192,7 @@ impl Profile {
                 stack.values.iter_mut().zip(values).for_each(|(value, less)| *value -= less);
             }
         }
-        // What only the base has.
+        // Stacks that only the base has.
         for stack in &base.stacks {
             if let Some(values) = less.remove(&stack.key()) {
                 let mut frames = stack.frames.clone();

@@ -1,4 +1,4 @@
-//! What a process writes of its heap profile, or shows in a memfd: see `layout` of `quarry_core`.
+//! A heap profile as a process writes it, or shows it in a memfd: see `layout` of `quarry_core`.
 //!
 //! Every word is a stranger's: what makes no sense is an error or left out, never a panic.
 
@@ -11,7 +11,7 @@ use quarry_core::profile::layout::{
 /// Most buckets and frames that are believed: a thousand times what there are.
 const MOST: u64 = 1 << 26;
 
-/// What one call site did with objects of about one size.
+/// The counts of one call site and objects of about one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Addresses of code, the callee first.
@@ -77,7 +77,7 @@ impl Raw {
     /// Reads a profile.
     ///
     /// # Errors
-    /// Where the bytes are none, or of another version.
+    /// If the bytes are not a profile, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let words = Words(bytes);
         let head = |word: Head| words.at(word as usize);

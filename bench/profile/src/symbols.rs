@@ -32,7 +32,7 @@ pub struct Place {
     pub lines: Vec<Line>,
 }
 
-/// What is known of a file.
+/// The symbols of a file.
 struct Program {
     /// Its own symbols, and those of its file of debugging information first.
     loaders: Vec<Loader>,
@@ -147,7 +147,7 @@ impl Symbols {
         &self.mappings
     }
 
-    /// What lies at an address of code: of a call, where `is_return` is the address behind it.
+    /// The place of an address of code; with `is_return`, of the call before that address.
     pub fn place(&mut self, address: u64, is_return: bool) -> &Place {
         let address = address.saturating_sub(u64::from(is_return));
         if !self.known.contains_key(&address) {

@@ -78,7 +78,7 @@ pub(crate) fn next_chunk() -> Option<*mut u8> {
     let all = all.load(Ordering::Relaxed);
     let take = |seen| (seen < all).then_some(seen + 1);
     let chunk = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-    // SAFETY: the mapping has `all` chunks behind its header.
+    // SAFETY: the mapping has `all` chunks after its header.
     Some(unsafe { mapped.add(file_bytes(chunk as usize)) })
 }
 
@@ -90,8 +90,8 @@ extern "C" fn in_child() {
 /// Makes the trace that the environment names and begins to record. Where that fails, it says why
 /// in one line, and the program runs unrecorded.
 pub(crate) fn open() {
-    // SAFETY: the loader runs this before the program's first thread; nobody changes the
-    // environment, and its strings stay.
+    // SAFETY: the loader runs this before the program's first thread, so the environment does not
+    // change, and its strings stay.
     let variable = |name: &CStr| unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -134,7 +134,7 @@ fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8
 }
 
 /// Creates the file. `None` where another process of the program has it already, and children are
-/// not to be recorded; else a child's file has the child's number behind its name. Of a process
+/// not to be recorded; else a child's file has the child's number after its name. Of a process
 /// that executes one program after the other, the last one is recorded.
 fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
     let own = CString::new(format!("{}.{}", path.to_string_lossy(), std::process::id()))?;
@@ -192,7 +192,7 @@ fn fill_header(mapped: *mut u8, chunks: u32) {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let length = command.len().min(COMMAND_BYTES);
     number(mapped, AT_COMMAND_LENGTH).store(length as u32, Ordering::Relaxed);
-    // SAFETY: the header has room for COMMAND_BYTES there, and nobody else sees it yet.
+    // SAFETY: the header has room for COMMAND_BYTES there, and no other thread sees it yet.
     unsafe { mapped.add(AT_COMMAND).copy_from_nonoverlapping(command.as_ptr(), length) };
     // SAFETY: the header begins with the magic. It comes last: without it the file is no trace.
     unsafe { mapped.copy_from_nonoverlapping(MAGIC.as_ptr(), MAGIC.len()) };

@@ -1,4 +1,4 @@
-//! The allocator behind: glibc's own, whichever other one the program links.
+//! The allocator that serves the calls: glibc's own, even if the program links another one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

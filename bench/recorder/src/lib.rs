@@ -13,8 +13,8 @@
 //! ```text
 //! file     the trace of this process: opened once, chunks for threads
 //! thread   the chunk of the running thread
-//! glibc    the allocator behind
-//! symbols  what programs call
+//! glibc    the allocator that serves the calls
+//! symbols  the functions that programs call
 //! ```
 //!
 //! Order of the files, each using only those before it: as above.

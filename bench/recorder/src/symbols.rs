@@ -1,4 +1,5 @@
-//! What programs call. Each function does what the C library's own of that name does, and notes it.
+//! The functions that programs call. Each does what the C library's function of that name does,
+//! and notes the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{

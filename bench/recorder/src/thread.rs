@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a thread keeps of its chunk.
+/// The position of a thread in its chunk.
 #[derive(Clone, Copy)]
 struct Chunk {
     start: *mut u8,
@@ -60,7 +60,7 @@ fn append(at_ns: u64, call: Call) {
 
 /// The chunk's count of bytes.
 fn count(start: *mut u8) -> &'static AtomicU32 {
-    // SAFETY: a chunk is a multiple of its size behind the header, so this is aligned; the mapping
+    // SAFETY: a chunk is a multiple of its size after the header, so this is aligned; the mapping
     // stays, and all use the word as an atomic.
     unsafe { AtomicU32::from_ptr(start.add(AT_CHUNK_USED).cast()) }
 }

@@ -172,7 +172,7 @@ impl<'a> Decoder<'a> {
     /// The next event; `Ok(None)` at the end.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// The fault of the bytes.
     pub fn next_event(&mut self) -> Result<Option<Event>, &'static str> {
         loop {
             let Some((kind, rest)) = self.bytes.split_first() else { return Ok(None) };

@@ -26,7 +26,7 @@ pub enum TraceError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The content that was found.
         what: String,
     },
     /// Another version of Quarry wrote it.
@@ -47,7 +47,7 @@ pub enum TraceError {
         chunk: usize,
         /// Chunks in use.
         chunks: usize,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
 }
@@ -61,7 +61,7 @@ pub struct Recorded {
     pub events: Vec<Event>,
 }
 
-/// What a process did.
+/// The calls of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The command line, its words separated by spaces.
@@ -94,7 +94,7 @@ impl Trace {
     /// Checks that `recorder` has written the file at `path`, by its header. O(1).
     ///
     /// # Errors
-    /// As for [`read`](Self::read), but for damages behind the header.
+    /// As for [`read`](Self::read), but for damages after the header.
     pub fn check(path: &Path) -> Result<(), TraceError> {
         let unreadable = |error| TraceError::Unreadable { path: path.into(), error };
         let mut header = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need: seven bits a byte, the lowest first; the eighth says that
+//! Numbers in as few bytes as they need: seven bits a byte, the lowest first; the eighth shows that
 //! another byte follows (LEB128, as DWARF and protocol buffers have it).
 
 /// Bytes of the longest number.
@@ -16,7 +16,7 @@ pub(crate) fn write(out: &mut [u8], mut number: u64) -> usize {
     bytes + 1
 }
 
-/// Reads a number from the start of `from`, and moves `from` behind it. `None` where it is cut off
+/// Reads a number from the start of `from`, and moves `from` past it. `None` where it is cut off
 /// or has more than 64 bits.
 pub(crate) fn read(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;

@@ -70,8 +70,8 @@ fn what_is_no_trace_is_named() {
     put(&mut overfull, file_bytes(0) + AT_CHUNK_USED, 9000);
     let mut wrong = file.clone();
     wrong[file_bytes(0) + CHUNK_HEADER_BYTES] = 77;
-    let mut nobody = file.clone();
-    put(&mut nobody, file_bytes(0) + AT_CHUNK_THREAD, 0);
+    let mut unowned = file.clone();
+    put(&mut unowned, file_bytes(0) + AT_CHUNK_THREAD, 0);
     let cases = [
         (&b""[..], "FILE: not a trace of `quarry record`: it begins with \"\""),
         (b"#!/bin/sh\n", "FILE: not a trace of `quarry record`: it begins with \"#!/bin/s\""),
@@ -84,7 +84,7 @@ fn what_is_no_trace_is_named() {
         (&file[..9000], "FILE: damaged in chunk 0 of 1: the file ends before it"),
         (&overfull, "FILE: damaged in chunk 0 of 1: it has more events than room"),
         (&wrong, "FILE: damaged in chunk 0 of 1: there is no such kind of event"),
-        (&nobody, "FILE: damaged in chunk 0 of 1: it belongs to no thread"),
+        (&unowned, "FILE: damaged in chunk 0 of 1: it belongs to no thread"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(read(bytes).unwrap_err(), expected);

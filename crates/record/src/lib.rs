@@ -14,6 +14,8 @@
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
 //! stands alone.
+//!
+//! A new field also needs a new `VERSION`; `crates/core/src/stack/record.rs` fills it.
 #![no_std]
 #![forbid(unsafe_code)]
 

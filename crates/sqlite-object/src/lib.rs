@@ -22,7 +22,7 @@ const NAME: &str = "libquarry_sqlite";
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_sqlite_install() -> c_int {
     let Some(config) = find_config() else { return ERROR };
-    // SAFETY: the caller promises that SQLite is not in use; otherwise SQLite says so itself.
+    // SAFETY: the caller promises that SQLite is not in use; otherwise SQLite refuses by itself.
     match unsafe { install(config) } {
         Ok(()) => OK,
         Err(InstallError::TooLate) => MISUSE,

@@ -15,7 +15,7 @@ pub(crate) const CONFIG_MALLOC: c_int = 4;
 /// `SQLITE_CONFIG_PCACHE2`.
 pub(crate) const CONFIG_PCACHE2: c_int = 18;
 
-/// What SQLite knows of a cached page (`sqlite3_pcache_page`).
+/// A cached page as SQLite knows it (`sqlite3_pcache_page`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PcachePage {

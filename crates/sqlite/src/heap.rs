@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-/// What SQLite asks of an allocation's address.
+/// The alignment that SQLite asks of an allocation.
 const ALIGN: usize = 8;
 
 /// The methods.

@@ -18,7 +18,7 @@ pub(crate) fn insist<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
 #[inline(never)]
 fn again<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
     (1..LOOKS).find_map(|_| {
-        // Whoever frees pages, or holds the lock that they are under, may wait for this CPU.
+        // The thread that frees pages, or holds their lock, may wait for this CPU.
         std::thread::yield_now();
         request()
     })

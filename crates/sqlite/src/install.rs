@@ -1,4 +1,4 @@
-//! Putting Quarry in the place of SQLite's own page cache and heap.
+//! Putting Quarry in place of SQLite's own page cache and heap.
 
 use crate::abi::{CONFIG_MALLOC, CONFIG_PCACHE2, ConfigFn, MISUSE, OK};
 use crate::methods::{heap_methods, page_cache_methods};

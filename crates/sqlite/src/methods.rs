@@ -34,7 +34,7 @@ pub const fn heap_methods() -> MemMethods {
     heap::METHODS
 }
 
-/// The cache behind a handle.
+/// The cache of a handle.
 ///
 /// # Safety
 /// The handle came from `create`, was not destroyed, and one thread uses it.

@@ -153,7 +153,7 @@ impl PageCache {
             return Some(self.found(slot.page.private()));
         }
         let Some(record) = self.records.make(slot.page, key) else {
-            // SAFETY: the page is held, and nobody else knows it.
+            // SAFETY: the page is held, and no other thread knows it.
             unsafe { slot.page.unhold(true) };
             return None;
         };

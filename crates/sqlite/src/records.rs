@@ -1,4 +1,4 @@
-//! What is kept beside each cached page: the two addresses that SQLite knows it by, and the bytes
+//! The record beside each cached page: the two addresses that SQLite knows it by, and the bytes
 //! that SQLite keeps with a page.
 
 use crate::abi::PcachePage;
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// page cache frees it with the page.
 #[repr(C)]
 pub(crate) struct Record {
-    /// What SQLite knows of the page; it takes the address of this field for the page.
+    /// The page as SQLite knows it; SQLite takes the address of this field for the page.
     pub(crate) known: PcachePage,
     /// The page.
     pub(crate) page: RawPage,
@@ -72,7 +72,7 @@ impl Records {
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
         let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a
+        // SAFETY: the object has room for a record and the extra bytes after it, lies at a
         // multiple of 16, and is only ours.
         unsafe {
             let extra = memory.add(HEAD);

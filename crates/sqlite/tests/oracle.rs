@@ -48,7 +48,7 @@ impl Beside {
 
     /// The bytes of a page with its slack, and those beside it.
     fn parts(&mut self, known: usize) -> (&mut [u8], &mut [u8], &[u8]) {
-        // SAFETY: the page is pinned; the cache promises so many bytes, and 16 to read behind.
+        // SAFETY: the page is pinned; the cache promises so many bytes, and 16 to read after them.
         unsafe {
             let known = &*(known as *const quarry_sqlite::PcachePage);
             assert!(known.buffer.addr().is_multiple_of(8) && known.extra.addr().is_multiple_of(8));
@@ -171,12 +171,12 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the cache any more.
+        // SAFETY: the cache is not used any more.
         unsafe { self.methods.destroy.unwrap()(self.cache) };
     }
 }
 
-/// One test, so that nobody else has pages: every size of page, purgeable or not; then nothing is
+/// One test, so that no other has pages: every size of page, purgeable or not; then nothing is
 /// left.
 #[test]
 fn methods_do_what_the_model_does() {

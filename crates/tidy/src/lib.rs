@@ -3,10 +3,11 @@
 //! A rule that no machine checks is forgotten, so layers, sizes, `unsafe`, atomics, licences, the
 //! exported symbols, the links and the figures of the documentation are each a test here. This
 //! library holds what they share: the tracked files, Rust text with comments and strings blanked
-//! out, a parser for licence expressions, and the blocks of figures.
+//! out, a parser for licence expressions, the graph of modules, and the blocks of figures.
 
 pub mod figures;
 pub mod licence;
+pub mod methods;
 pub mod modules;
 pub mod rust;
 pub mod workspace;

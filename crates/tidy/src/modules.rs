@@ -1,13 +1,15 @@
 //! The uses of modules by each other, and the circles among them.
 //!
-//! The graph is that of the text: `use` declarations and paths that begin with `crate`, `self`,
-//! `super` or a child's name. An item counts as its definer's: a path through a re-export leads to
-//! the module behind it, and the re-export itself is no use. Tests are left out.
+//! The graph is that of the text: `use` declarations, paths that begin with `crate`, `self`,
+//! `super` or a child's name, and calls of a type's methods from its `impl` blocks in other files.
+//! An item counts as its definer's: a path through a re-export leads to the module that defines it,
+//! and the re-export itself is not a use. Tests are left out.
 //!
 //! Each folder is searched for circles on its own. Its children are the nodes, and a module deeper
 //! in a child counts as the child: so a folder is one concept for those around it, and a graph of
 //! its own inside.
 
+use crate::methods::{Impl, impls};
 use crate::rust::{RustFile, line_of, words};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,6 +27,7 @@ struct Module {
     file: String,
     code: String,
     uses: Vec<Use>,
+    impls: Vec<Impl>,
 }
 
 /// A leaf of a `use` declaration.
@@ -61,7 +64,8 @@ impl Modules {
             };
             let uses = uses(&file.shipped);
             let code = without_uses(&file.shipped);
-            modules.insert(path, Module { file: file.path.clone(), code, uses });
+            let impls = impls(&code);
+            modules.insert(path, Module { file: file.path.clone(), code, uses, impls });
         }
         Self { modules }
     }
@@ -110,7 +114,39 @@ impl Modules {
                 add(&segments, line);
             }
         }
+        edges.extend(self.method_edges());
         edges
+    }
+
+    /// Calls of methods that an `impl` block in another module defines for the same type.
+    fn method_edges(&self) -> Vec<(&Path, Path, String)> {
+        let mut definers = BTreeMap::new();
+        for (path, module) in &self.modules {
+            for block in &module.impls {
+                let of = self.type_of(path, &block.of);
+                for name in &block.methods {
+                    definers.insert((of.clone(), name), path);
+                }
+            }
+        }
+        let mut edges = Vec::new();
+        for (path, module) in &self.modules {
+            for block in &module.impls {
+                let of = self.type_of(path, &block.of);
+                for (name, offset) in &block.calls {
+                    let line = line_of(&module.code, *offset);
+                    if let Some(to) = definers.get(&(of.clone(), name)).filter(|to| **to != path) {
+                        edges.push((path, (*to).clone(), format!("{}:{line}", module.file)));
+                    }
+                }
+            }
+        }
+        edges
+    }
+
+    /// The module that defines the type which `at` calls `name`, and that name.
+    fn type_of<'a>(&self, at: &Path, name: &'a str) -> (Path, &'a str) {
+        (self.imported(at, name, &[], 0).unwrap_or_else(|| at.clone()), name)
     }
 
     /// Paths in code outside of `use` that name a module of this crate.
@@ -406,6 +442,17 @@ mod tests {
             ("a.rs", "use crate::L;\npub struct A;\n"),
         ];
         assert_eq!(members(&used), [["a", "self"]], "the parent uses it as well");
+    }
+
+    #[test]
+    fn methods_of_one_type_in_several_files_tie_them_together() {
+        let tied = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("a.rs", "pub struct A;\nimpl A {\n pub fn one(&self) { self.two() }\n}\n"),
+            ("b.rs", "use crate::a::A;\nimpl A {\n pub fn two(&self) { self.three() }\n}\n"),
+            ("c.rs", "struct A;\nimpl A {\n fn three(&self) { self.one() }\n}\n"),
+        ];
+        assert_eq!(members(&tied), [["a", "b"]], "the type of c.rs is another one");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `scripts/results.sh` records no figures of a busy machine.
 
+use quarry_tidy::figures::record::with_tables;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,34 @@ impl Repository {
         assert!(said.contains("figures are recorded at 0.5 per CPU or less only"), "{said}");
         assert_eq!(self.page(), PAGE, "a refused page stays as it was");
     }
+}
+
+/// A table with so many rows, as an experiment prints it.
+fn table(rows: usize) -> String {
+    let row = |index: usize| format!("|    {index} |       | 1.00 [0.9, 1.1] * |");
+    let rows = (0..rows).map(row).collect::<Vec<_>>().join("\n");
+    format!("| row | empty |             / glibc |\n|-----|-------|-----|\n{rows}")
+}
+
+#[test]
+fn long_tables_stand_beside_a_page_of_results() {
+    let repository = Repository::new("results-tables");
+    repository.set_load(0.0);
+    let text = format!("Before:\n\n{}\n\nShort:\n\n{}", table(11), table(10));
+    fs::write(repository.root.join("printed"), text).unwrap();
+    repository.program("target/tools/quarry", "cat printed");
+    let results = repository.root.join("docs/results");
+    fs::create_dir(&results).unwrap();
+    fs::rename(repository.root.join("docs/page.md"), results.join("page.md")).unwrap();
+    let output = repository.fill();
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(results.join("page.md")).unwrap();
+    assert!(page.contains("Before:\n\n[page-1.tsv](recorded/page-1.tsv): 11 rows\n\nShort:"));
+    assert!(page.contains(&table(10)) && !page.contains(&table(11)), "{page}");
+    let recorded = fs::read_to_string(results.join("recorded/page-2.tsv")).unwrap();
+    assert!(recorded.starts_with("row\tempty\t/ glibc\n0\t\t1.00 [0.9, 1.1] *\n1\t"));
+    let whole = with_tables(&page, &results).unwrap();
+    assert!(whole.contains("| 10 |  | 1.00 [0.9, 1.1] * |\n\nShort:"), "{whole}");
 }
 
 fn cpus() -> f64 {

@@ -7,9 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes that each shared object may have. `docs/size.md` says where they are, and what was tried
-/// to get to 400 KiB. A program that uses no page cache, profile or checks touches none of their
-/// pages.
+/// Bytes that each shared object may have. `docs/tried.md` has what was tried to get to 400 KiB. A
+/// program that uses no page cache, profile or checks touches none of their pages.
 const LIBRARY_LIMIT: u64 = 790 << 10;
 
 /// Bytes that the command may have, the library that it carries among them.

@@ -29,7 +29,7 @@ const ENDING: &str = "sh";
 /// A file that scripts share; it drives nothing.
 const SHARED: &str = "common";
 
-/// A script, with what it says of itself.
+/// A script, with its description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Script {
     /// Name of its file without the ending.

@@ -1,7 +1,7 @@
 //! `quarry lab predict`: what a document measured beside what its machine does in simulated time.
 //!
-//! The machine is a program of its own, `quarry-predict`, because what stands behind the seam of
-//! `quarry-sys` is chosen when a program is built.
+//! The machine is a program of its own, `quarry-predict`, because a program chooses the machine
+//! behind the seam of `quarry-sys` when it is built.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;

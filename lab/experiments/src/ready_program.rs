@@ -30,7 +30,7 @@ pub(crate) enum Check {
 
 /// A server's side of a run.
 pub(crate) struct Server {
-    /// Its socket. It is removed before each run: a server that was killed leaves it behind, and
+    /// Its socket. It is removed before each run: a killed server leaves it, and
     /// some refuse to start then.
     pub(crate) socket: PathBuf,
     /// Runs its clients until they have every reply.

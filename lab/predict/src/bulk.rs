@@ -1,7 +1,7 @@
 //! A cross-check: how Linux's frame allocator scales, by figures that others have published.
 //!
 //! L. Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation", USENIX
-//! ATC 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns in the place of 94,
+//! ATC 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns instead of 94,
 //! and those of 2 MiB take 27 times as long as on one core. Linux 6.0 has lists of orders 0 to 3
 //! and 9.
 
@@ -13,7 +13,7 @@ use quarry_replay::bulk::Bulk;
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::memory::Pages;
 
-/// The machine's file, and what stands in the place of a document's number.
+/// The machine's file; its name stands where others have a document's number.
 pub(crate) const MACHINE: &str = "llfree";
 
 /// Linux 6.0: orders 0 to 3 and 9 on lists per CPU.
@@ -22,7 +22,7 @@ const LINUX: &str = "slub-4.9+v5.18";
 /// Cores of the machine.
 const CORES: usize = 26;
 
-/// What was published: nanoseconds of 4 KiB on one core and on all, and the factor of 2 MiB.
+/// The published figures: nanoseconds of 4 KiB on one core and on all, and the factor of 2 MiB.
 const SMALL_NS: [f64; 2] = [94.0, 984.0];
 const HUGE_TIMES: f64 = 27.0;
 
@@ -77,8 +77,8 @@ mod tests {
         }
     }
 
-    /// All cores begin at once, and take from each step by which the zone grows more than it has:
-    /// whoever finds nothing left makes it grow again, and nobody is refused.
+    /// All cores begin at once, and want more than each step by which the zone grows: a core that
+    /// finds nothing left makes it grow again, and no request is refused.
     #[test]
     fn as_many_cores_as_want_get_their_blocks_from_a_zone_that_grows() {
         let machine = MachineFile::named(MACHINE).unwrap();

@@ -17,7 +17,7 @@ pub struct Cell {
     pub error_points: f64,
     /// True if a constant was fitted to this cell.
     pub calibrated: bool,
-    /// What a reader has to know of it; empty as a rule.
+    /// A remark for readers; empty as a rule.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -63,7 +63,7 @@ pub fn find<'a>(cells: &'a [Cell], row: &str, column: &str) -> Option<&'a Cell> 
     cells.iter().find(|cell| cell.row == row && cell.column == column)
 }
 
-/// What `to` is more than `from`, in per cent.
+/// The increase from `from` to `to`, in per cent.
 #[must_use]
 pub fn gain(from: f64, to: f64) -> f64 {
     (to / from - 1.0) * 100.0

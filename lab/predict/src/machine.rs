@@ -46,7 +46,7 @@ pub(crate) struct MachineFile {
     ghz: Vec<f64>,
     /// How tasks wait for a lock.
     waiting: Waiting,
-    /// Whether all that describes a frame has a line of its own: it has in kernels.
+    /// True if the descriptor of each frame has a cache line of its own, as in kernels.
     frames_have_lines: bool,
     /// Nodes of memory that the stack is told of.
     pub(crate) nodes: u8,
@@ -95,7 +95,7 @@ impl MachineFile {
         (0..self.topology().cpus() as usize).collect()
     }
 
-    /// What things take on it.
+    /// The costs of its operations.
     ///
     /// # Errors
     /// A number of [`Costs`] that the file lacks, or one that cannot be.

@@ -14,6 +14,9 @@
 //! counters      counts of two CPUs, to compare with real ones
 //! predict       the command line
 //! ```
+//!
+//! A document's machine is a file in `data/machines`, in which every constant says where it comes
+//! from, and its line in `machine`; the document's cells are a file here, and its arm in `predict`.
 
 #[cfg(not(quarry_sim))]
 compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");

@@ -52,7 +52,7 @@ const INSTRUCTIONS: [&str; 10] = [
 /// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
 const TURNS: u32 = 20;
 
-/// What a packet of so many bytes takes beside memory.
+/// The work for a packet of so many bytes beside memory.
 pub(crate) fn packet(machine: &MachineFile, bytes: usize) -> WorkRow {
     let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
     WorkRow::of_ns(ns as u64)
@@ -155,13 +155,13 @@ fn hackbench(
     Ok(run.replay()?.wall_ns as f64)
 }
 
-/// What the lists of high orders save of a run's time, in per cent.
+/// The part of a run's time that lists of high orders save, in per cent.
 fn saved(machine: &MachineFile, path: &str, groups: usize, threads: bool) -> Result<f64> {
     let time = |policies| hackbench(machine, policies, path, groups, threads);
     Ok((1.0 - time(HOPCPU)? / time(VANILLA)?) * 100.0)
 }
 
-/// What the lists of high orders add to a stream of packets of so many bytes, in per cent.
+/// The gain of a stream of packets of so many bytes by lists of high orders, in per cent.
 fn gained(machine: &MachineFile, bytes: usize) -> Result<f64> {
     let mbit = |policies| anyhow::Ok(mbit(&stream(machine, policies, bytes)?, bytes));
     Ok(gain(mbit(VANILLA)?, mbit(HOPCPU)?))

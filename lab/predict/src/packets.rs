@@ -120,7 +120,7 @@ fn rate(replayed: &Replayed) -> f64 {
     replayed.sent as f64 * 1e6 / replayed.wall_ns as f64
 }
 
-/// What SLQB makes of the streams. Of smaller packets the document says that it gains less.
+/// The streams under SLQB. According to the document, it gains less with smaller packets.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let sizes = [("UDP-U-4k", BYTES), ("UDP-U-1k", SMALLER)];
     sizes

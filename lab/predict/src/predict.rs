@@ -107,7 +107,7 @@ impl Options {
         }
     }
 
-    /// What the document supposes, on the machine of this name, beside `cells`.
+    /// The suppositions of the document on the machine of this name, beside `cells`.
     fn suppositions(
         &self,
         name: &str,

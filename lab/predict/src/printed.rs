@@ -1,4 +1,4 @@
-//! What `quarry-predict` prints, as one line of JSON.
+//! The output of `quarry-predict`, one line of JSON.
 
 use crate::cell::Cell;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Printed {
     /// Suppositions of the document, and what it leaves open: there is no figure to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppositions: Vec<Supposed>,
-    /// What each constant moves, where that was asked for.
+    /// The effect of each constant, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<Moved>,
     /// Events of the simulated machines.
@@ -24,12 +24,12 @@ pub struct Printed {
     pub seconds: f64,
 }
 
-/// A machine, for whoever reads the cells without its file.
+/// A machine, for readers of the cells who do not have its file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// The name of its file.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub about: String,
     /// Constants that were fitted to cells of the baseline.
     pub fitted: Vec<String>,
@@ -38,9 +38,9 @@ pub struct Shown {
 /// A figure that the document has no other for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Supposed {
-    /// What is changed, and for how many tasks.
+    /// The change, and the number of tasks.
     pub row: String,
-    /// What is measured, with its unit.
+    /// The figure, with its unit.
     pub column: String,
     /// As the document's machine is.
     pub before: f64,
@@ -48,7 +48,7 @@ pub struct Supposed {
     pub after: f64,
 }
 
-/// What a change of a constant by a fifth moves, in points: the prediction then less what it is.
+/// The effect of changing a constant by a fifth, in points: the prediction then less that before.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
     /// The name of the machine's file.

@@ -68,9 +68,9 @@ impl Host for OnMachine {
     }
 }
 
-/// What tasks do on a memory, whichever that is.
+/// The work of tasks on any memory.
 pub(crate) trait Act {
-    /// What comes of it.
+    /// Its result.
     type Figure;
 
     /// Does it.

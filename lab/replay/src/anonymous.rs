@@ -26,7 +26,7 @@ impl AnonymousLru {
     /// Empty lists for a stack of so many frames, slots and nodes.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// A call that the operating system refuses.
     pub(crate) fn build(
         options: LruOptions,
         frames: usize,
@@ -74,9 +74,9 @@ impl AnonymousLru {
         debug_assert!(!is_last, "a page table names it");
     }
 
-    /// Unmaps pages: those that nobody else knows leave their lists and `frames` keeps them, to be
-    /// freed; others go later to whoever knows them last. The slot's add batch is drained before,
-    /// as in Linux 4.15 before each gather is freed.
+    /// Unmaps pages: those without another user leave their lists and stay in `frames`, to be
+    /// freed; the last user of each other page frees it later. The slot's add batch is drained
+    /// before, as in Linux 4.15 before each gather is freed.
     pub(crate) fn release(
         &self,
         slot: SlotIndex,
@@ -95,7 +95,7 @@ impl AnonymousLru {
         frames.extend(pages.into_iter().map(|page| self.take(page)));
     }
 
-    /// Takes back the descriptor of a page that is on no list and that nobody knows any more.
+    /// Takes back the descriptor of a page that is on no list and has no user.
     fn take(&self, page: PageNo) -> Pfn {
         self.table.at(page).state.begin(State(0));
         Pfn(page.0)
@@ -110,7 +110,7 @@ impl AnonymousLru {
     /// Checks lists and batches, once everything was released and no thread is at work.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The first condition that does not hold.
     pub(crate) fn check_at_end(&self, nodes: u8) -> Result<(), String> {
         self.lists.validate(&self.table).map_err(|broken| broken.to_string())?;
         let pages = |node| self.lists.sizes(NodeId(node));

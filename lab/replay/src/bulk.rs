@@ -4,7 +4,7 @@
 use crate::host::{self, Barrier, Moment, spawn};
 use crate::memory::{Buffer, KernelMemory, Pages};
 
-/// Who takes how many blocks.
+/// The tasks, and the blocks that each takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
     /// The kind of block.

@@ -39,9 +39,9 @@ pub struct Costs {
     pub fast_alloc: f64,
     /// Its free.
     pub fast_free: f64,
-    /// An object by what lies behind that, without the page allocator.
+    /// An object by the slow path, without the page allocator.
     pub slow_alloc: f64,
-    /// A free by what lies behind it.
+    /// A free by the slow path.
     pub slow_free: f64,
     /// A byte that is copied.
     pub copied_byte: f64,

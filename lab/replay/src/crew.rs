@@ -28,7 +28,7 @@ pub struct Crew {
     pub shared_files: bool,
     /// With a load, tags are times, and the receivers note how long each message took.
     pub load: Option<Load>,
-    /// True if a message that finds no room is lost, and nobody waits.
+    /// True if a message that finds no room is lost, and its sender does not wait.
     pub drops: bool,
     /// CPUs of senders and receivers.
     pub place: Place,
@@ -282,7 +282,7 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         }
     }
 
-    /// Waits until the pace says that it is time for the turn; others run meanwhile.
+    /// Waits until the pace reaches the turn; other tasks run meanwhile.
     fn wait_for_turn(&self, start: Moment, turns: u64) {
         if let Some(Load::Rate(rate)) = self.scene.crew.load {
             let due = start.after(turns * 1_000_000_000 / rate.max(1));
@@ -311,8 +311,8 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         queue.send(&mut self.outbox);
     }
 
-    /// Sends what finds room, message by message. A datagram is made before the socket says that it
-    /// is full; then the sender frees it.
+    /// Sends what finds room, message by message. A datagram is made before the socket turns
+    /// out to be full; then the sender frees it.
     fn burst_or_lose(&mut self, queue: &Queue) {
         for _ in 0..self.scene.crew.burst {
             let tag = self.tag();

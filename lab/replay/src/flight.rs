@@ -31,7 +31,7 @@ impl Flight {
         self.tags.len() as u32
     }
 
-    /// Takes over everything on its way in `other`, behind what is here.
+    /// Takes over everything on its way in `other`, after what is here.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.tags.append(&mut other.tags);
         self.answered += std::mem::take(&mut other.answered);

@@ -138,7 +138,7 @@ pub trait KernelMemory: Sync {
     /// that it is all there.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The first condition that does not hold.
     fn check_at_end(&self) -> Result<(), String>;
 }
 
@@ -251,7 +251,7 @@ pub struct Counters {
 
 impl Counters {
     /// Adds what a lock has counted, if it is one of an LRU list; add batches have locks of their
-    /// own, which nobody but their CPU wants.
+    /// own, which only their CPU wants.
     pub(crate) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
         if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
             self.lru_lock += stats.acquisitions;

@@ -37,7 +37,7 @@ impl Source {
 }
 
 /// Bytes of the general cache that `kmalloc(bytes)` is from: a power of two from 8 on, 96 or 192.
-/// What is passed through to the page allocator has as many.
+/// Larger requests go to the page allocator, which rounds to powers of two as well.
 const fn bucket(bytes: usize) -> usize {
     match bytes {
         ..=8 => 8,
@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
         let received = match role {
             "sender" => false,
             "receiver" => true,
-            _ => panic!("{text}: a step of nobody's"),
+            _ => panic!("{text}: a step of neither sender nor receiver"),
         };
         let act = match act {
             "alloc" => Act::Alloc,

@@ -28,7 +28,7 @@ fn default_pages() -> &'static str {
     known.expect("the default has a name").name
 }
 
-/// A slab policy with a page policy, written `slub-4.9+v2016`; behind them further parts, each by
+/// A slab policy with a page policy, written `slub-4.9+v2016`; after them further parts, each by
 /// its own name. Alone, as in `slub-3.0`, a slab policy has the page policy of its era. A rung of
 /// document 001's ladder alone, as in `jan`, is the whole kernel of its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Policies {
     parts: Parts,
 }
 
-/// What else can be varied; what is not named is left as it is.
+/// Further parts that can be varied; a part that is not named stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parts {
     /// How lists of pages are freed.
@@ -67,7 +67,7 @@ struct Parts {
 pub struct UnknownPolicy {
     /// The variant as it was written.
     pub variant: String,
-    /// What the word should name, for people.
+    /// The kind of thing that the word should name, for people.
     pub what: &'static str,
     /// The word.
     pub name: String,

@@ -55,7 +55,7 @@ impl Policies {
     /// Builds a stack, as on that machine, and replays on it. The stack is never taken down.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// A call that the operating system refuses.
     pub fn replay<R: Replay>(&self, machine: Machine, replay: R) -> Result<R::Output> {
         let mut options = StackOptions { heap: false, ..StackOptions::default() };
         options.pages.reserve_bytes = RESERVE_BYTES;

@@ -55,7 +55,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
 /// The bytes of a page.
 ///
 /// # Safety
-/// The caller pins the page and has its latch, or is its only user, and nobody writes it.
+/// The caller pins the page and has its latch, or is its only user, and no task writes it.
 unsafe fn bytes<S: SlabPolicy<Slots> + 'static>(cache: Cache<'_, S>, page: PageNo) -> &[u8] {
     // SAFETY: the page's memory stays while it is pinned (the caller's promise), and so long.
     unsafe { slice::from_raw_parts(cache.address(page).as_ptr(), cache.bytes(page)) }

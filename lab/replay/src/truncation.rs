@@ -5,7 +5,7 @@ use crate::file_cache::FileCache;
 use crate::host::{self, Moment, spawn};
 use std::time::Duration;
 
-/// Who fills a file and who truncates it.
+/// The CPUs that fill a file and truncate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
     /// Pages of the file.
@@ -45,7 +45,7 @@ impl Truncation {
     }
 }
 
-/// What a task on this CPU returns.
+/// The result of a task on this CPU.
 fn on_cpu<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
     host::scope(|scope| spawn(scope, &[cpu], 0, work).join().expect("the task ends well"))
 }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_that_somebody_wrote_over_are_found() {
+    fn payloads_that_were_overwritten_are_found() {
         let memory = Uncached::default();
         let path = path(&["sender alloc page", "receiver free page"], Some("page"), 100);
         let plan = path.plan(&memory);

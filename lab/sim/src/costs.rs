@@ -1,4 +1,4 @@
-//! What things cost on a simulated machine.
+//! The costs of a simulated machine.
 
 use crate::topology::Distance;
 use quarry_sys::primitive::Effort;
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// A ticket lock, as Linux had on x86 from 2.6.25 to 4.1. All that wait watch one line, and
-    /// whoever lets go of the lock takes it away from all of them; the next one sees that after
-    /// half of the others, on average.
+    /// A ticket lock, as Linux had on x86 from 2.6.25 to 4.1. All waiting CPUs watch one line,
+    /// and a release takes it away from all of them; the next owner sees the release after half of
+    /// the others, on average.
     Ticket,
     /// A queue, as Linux has from 4.2 (`qspinlock`): one transfer to the next one.
     Queued,
-    /// Quarry's own lock in a process: waiting tasks spin a while, and then sleep. Whoever comes
-    /// first takes it.
+    /// Quarry's own lock in a process: waiting tasks spin a while, and then sleep. The first
+    /// to come takes it.
     Futex,
 }
 
 /// Costs in simulated nanoseconds, unless a field says otherwise. Each is a free constant of a
-/// machine: a file of one's own says where its values come from. The default is a server of the
+/// machine: a file of one's own names the sources of its values. The default is a server of the
 /// years of the documents (Xeon E5), from the literature; `docs/simulator.md` has the sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
     /// A load, store or locked instruction on a line that its core has.
     pub hit_ns: u64,
-    /// What a locked instruction takes beyond that, wherever its line is.
+    /// The extra time of a locked instruction, wherever its line is.
     pub locked_ns: u64,
     /// The same on a line that another core of the socket has: the L3 forwards it.
     pub socket_ns: u64,
@@ -39,7 +39,7 @@ pub struct Costs {
     pub next_line_ns: u64,
     /// A restartable sequence, without the lines it uses.
     pub sequence_ns: u64,
-    /// What a critical section takes besides the lines that its code reports.
+    /// A critical section, besides the lines that its code reports.
     pub section_ns: u64,
     /// A block that enters or leaves the free lists of a zone, besides the lines it uses.
     pub zone_block_ns: f64,
@@ -49,8 +49,8 @@ pub struct Costs {
     pub slab_slow_ns: f64,
     /// Passing a lock on, besides the transfer of its line.
     pub hand_over_ns: u64,
-    /// What each further waiting task adds to passing a ticket lock on: half of the time in which
-    /// the directory serves one request for the line.
+    /// The extra time to pass a ticket lock on for each further waiting task: half of the time in
+    /// which the directory serves one request for the line.
     pub ticket_waiter_ns: u64,
     /// How long a task spins for a [`Waiting::Futex`] lock before it sleeps.
     pub spin_ns: u64,
@@ -75,8 +75,8 @@ pub struct Costs {
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
-    /// Whether all that describes a frame has a line of its own, as in a kernel (`struct page`,
-    /// 64 bytes), or lies as Quarry has it: entries of neighbours share lines.
+    /// True if the descriptor of a frame has a line of its own, as in a kernel (`struct page`, 64
+    /// bytes); false if entries of neighbours share lines, as in Quarry.
     pub frames_have_lines: bool,
     /// Lines that a critical section of a kernel has on their way at a time: processors go on with
     /// the next page while the line of one is fetched.
@@ -88,7 +88,7 @@ impl Default for Costs {
         Self {
             // 4 to 5 cycles of L1 at 2.5 GHz and more (Intel, "Optimization Reference Manual").
             hit_ns: 2,
-            // What the next five stand for is in `section_ns` and `sequence_ns`.
+            // `section_ns` and `sequence_ns` include the next five.
             locked_ns: 0,
             zone_block_ns: 0.0,
             lru_page_ns: 0.0,
@@ -121,7 +121,7 @@ impl Default for Costs {
             // The same paper: reading about 10 GB/s by one core, about 60 GB/s by a socket.
             core_bytes_per_ns: 10.0,
             socket_bytes_per_ns: 60.0,
-            // What a program computes has been measured on the machine that it ran on, as it was.
+            // The computing time of a program was measured on its own machine, and is not scaled.
             ghz: Vec::new(),
             smt_slowdown: 1.0,
             waiting: Waiting::Queued,
@@ -216,7 +216,7 @@ impl Costs {
         by_clock * if shares_core { self.smt_slowdown } else { 1.0 }
     }
 
-    /// What one unit of an effort takes, in nanoseconds.
+    /// The time of one unit of an effort, in nanoseconds.
     #[must_use]
     pub fn effort_ns(&self, effort: Effort) -> f64 {
         match effort {
@@ -226,7 +226,7 @@ impl Costs {
         }
     }
 
-    /// What a line costs at this distance.
+    /// The cost of a line at this distance.
     #[must_use]
     pub fn transfer_ns(&self, distance: Distance) -> u64 {
         match distance {

@@ -12,6 +12,9 @@
 //!
 //! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `lines`,
 //! `locks`, `state`, `machine`, `task`, `shared`, `simulation`, `simulate`.
+//!
+//! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`; a section
+//! whose time the machine should know spends an `Effort` of `quarry_sys::primitive` under its lock.
 
 pub mod costs;
 pub mod outcome;

@@ -52,7 +52,7 @@ struct Line {
     free_at_ns: u64,
 }
 
-/// What an access has cost.
+/// The cost of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fetched {
     pub(crate) ns: u64,
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(lines.of(0x1000_0001, 1), frame_0, "each byte of an entry");
         assert_eq!(lines.of(0x1000_0002, 2).0, frame_0.0 + 1);
         assert_eq!(lines.of(0x1000_0000 - 12, 8), (frame_0.0 + 1, 2), "frames 1 and 2 at once");
-        assert_eq!(lines.of(0x1000_0010, 2).0, 0x1000_0010 / LINE, "behind the array");
+        assert_eq!(lines.of(0x1000_0010, 2).0, 0x1000_0010 / LINE, "after the array");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Locks {
     names: Vec<String>,
 }
 
-/// The class of locks that nobody has named.
+/// The class of locks without a name.
 const OTHER: &str = "other";
 
 impl Locks {

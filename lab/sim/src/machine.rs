@@ -1,4 +1,4 @@
-//! The machine behind the seam: what a running task's calls cost, and where it lets others run.
+//! The machine behind the seam: the cost of a running task's calls, and where it lets others run.
 
 use crate::costs::Waiting;
 use crate::lines::LINE;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 
 type Yielder = corosensei::Yielder<(), ()>;
-/// What a task does.
+/// The work of a task.
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
 
 /// The machine that a run is on. Its state is borrowed for one step only, never while another task
@@ -118,7 +118,7 @@ impl Simulated {
                 let cpu = state.cpu();
                 (cpu.slice_ends_ns.saturating_sub(cpu.now_ns), slice_ns)
             };
-            // A task that nobody else waits for goes on in its next slice.
+            // Without other tasks that wait, this one goes on in its next slice.
             let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns });
             self.pass(step_ns);
             ns -= step_ns;
@@ -294,7 +294,8 @@ impl Machine for Simulated {
             }
             finds
         };
-        // What its core has, a load returns at once; everything else happens in the order of time.
+        // A load of a line that its core has returns at once; all else happens in the order of
+        // time.
         if !finds {
             self.shared(address, bytes, access);
         }

@@ -1,9 +1,9 @@
-//! What a run has shown.
+//! The outcome of a run.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the locks of one class have cost.
+/// The costs of the locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockClass {
     /// Times one was taken.

@@ -1,4 +1,4 @@
-//! What tasks share besides Quarry's locks: address spaces and barriers.
+//! State that tasks share besides Quarry's locks: address spaces and barriers.
 
 use crate::task::{here, shared_line};
 use quarry_sys::primitive::Access;
@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 /// The lock of an address space (`mmap_sem` of Linux): page faults share it, calls that change
-/// mappings exclude all others. Whoever shares it still takes its line twice, which is what stops
-/// page faults of many threads from scaling. Who cannot have it sleeps; first come, first served.
+/// mappings exclude all others. A page fault still takes its line twice, which stops page faults
+/// of many threads from scaling. A task that cannot have it sleeps; first come, first served.
 pub struct AddressSpace {
     /// A line of its own (see [`shared_line`]), and the key of those who sleep.
     line: u32,

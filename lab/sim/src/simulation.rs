@@ -91,7 +91,7 @@ impl<'env> Simulation<'env> {
     /// Where a task panics, or a daemon does not return at the end.
     pub fn run(mut self) -> Result<Outcome, Stuck> {
         for (task, _) in &self.works {
-            // Nobody is woken: the run begins with tasks on their CPUs.
+            // No task has to be woken: the run begins with tasks on their CPUs.
             let wake_ns = std::mem::take(&mut self.state.costs.wake_ns);
             self.state.make_ready(*task, 0);
             self.state.costs.wake_ns = wake_ns;

@@ -31,11 +31,11 @@ pub enum Placement {
     Unbound,
     /// On any CPU of this node.
     Node(u32),
-    /// On a CPU of its own outside of the sockets, which disturbs nobody: for whoever measures.
+    /// On a CPU of its own outside of the sockets, which disturbs no other: for a measuring task.
     Outside,
 }
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// The task of this number goes on: it is on its CPU.

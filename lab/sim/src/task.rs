@@ -1,5 +1,5 @@
-//! What a running task does besides calling Quarry. All functions are those of the task that calls
-//! them; where none runs, [`cpu`] and [`now_ns`] are 0, and the others panic.
+//! The actions of a running task besides calling Quarry. All functions are those of the task that
+//! calls them; where none runs, [`cpu`] and [`now_ns`] are 0, and the others panic.
 
 use crate::machine::Simulated;
 use crate::state::Placement;

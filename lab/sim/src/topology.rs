@@ -22,7 +22,7 @@ pub enum Distance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// What outputs call it.
+    /// Its name in outputs.
     pub name: String,
     /// Sockets, each one node.
     pub sockets: u32,
@@ -54,7 +54,7 @@ impl Topology {
     /// Reads a machine from the text of a TOML file with these fields.
     ///
     /// # Errors
-    /// What the text lacks, has too much, or has out of range.
+    /// A field that is missing, unknown or out of range.
     pub fn from_toml(text: &str) -> anyhow::Result<Self> {
         let topology: Self = toml::from_str(text)?;
         topology.validate()?;
@@ -101,8 +101,8 @@ impl Topology {
         (0..self.threads).map(move |thread| first + thread * cores)
     }
 
-    /// Returns whether this is the CPU outside of the sockets: it is for whoever measures, and
-    /// disturbs nobody.
+    /// Returns whether this is the CPU outside of the sockets: it is for a measuring task, and
+    /// disturbs no other.
     #[must_use]
     pub fn is_outside(&self, cpu: u32) -> bool {
         cpu >= self.cpus()
@@ -117,8 +117,8 @@ impl Topology {
     /// The distance between two CPUs.
     #[must_use]
     pub fn distance(&self, one: u32, other: u32) -> Distance {
-        let meets_nobody = self.is_outside(one) || self.is_outside(other);
-        if meets_nobody || self.core_of(one) == self.core_of(other) {
+        let is_apart = self.is_outside(one) || self.is_outside(other);
+        if is_apart || self.core_of(one) == self.core_of(other) {
             Distance::Core
         } else if self.socket_of(one) == self.socket_of(other) {
             Distance::Socket

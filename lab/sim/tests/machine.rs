@@ -66,7 +66,7 @@ fn tasks_that_wait_for_each_other_are_reported() {
     simulation.spawn(Placement::Cpu(1), || {
         task::sleep_on(1, None);
     });
-    let stuck = simulation.run().expect_err("nobody wakes it");
+    let stuck = simulation.run().expect_err("no task wakes it");
     assert_eq!(stuck.tasks, [1]);
 }
 
@@ -144,7 +144,7 @@ fn work_takes_longer_where_clocks_fall_and_threads_share_a_core() {
 }
 
 #[test]
-fn whoever_measures_disturbs_nobody() {
+fn a_measuring_task_disturbs_no_other() {
     let costs = Costs { ghz: vec![4.0, 2.0], ..Costs::default() };
     let lock = CountedLock::new(0u64);
     let mut seen = Vec::new();
@@ -186,7 +186,7 @@ fn efforts_take_what_the_machine_says() {
 }
 
 #[test]
-fn a_task_that_yields_for_nobody_sees_time_pass() {
+fn a_task_that_yields_without_others_sees_time_pass() {
     let costs = Costs { relax_ns: 10, ..Costs::none() };
     let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
     simulation.spawn(Placement::Same, || {
@@ -197,7 +197,7 @@ fn a_task_that_yields_for_nobody_sees_time_pass() {
     assert_eq!(simulation.run().expect("it ends").time_ns, 1_000);
 }
 
-/// What a task that runs by itself takes for 10 lines of memory, one by one, with interrupts off.
+/// The time of a task that runs by itself for 10 lines of memory, one by one, with interrupts off.
 fn ten_lines_ns(costs: Costs, announce: impl Fn(usize)) -> u64 {
     let array = [0u64; 80];
     let address = array.as_ptr() as usize;

@@ -139,7 +139,7 @@ fn program(task: u64) -> impl Strategy<Value = Vec<Step>> {
         let mut apart = vec![Step::Compute(task + 1)];
         for (number, step) in steps.into_iter().enumerate() {
             apart.push(step);
-            // Who is handed a lock begins when the one before has ended.
+            // The next owner of a lock begins when the one before has ended.
             apart.push(Step::Compute((number as u64 * 5 + task) % 211 + 1));
         }
         apart

@@ -67,7 +67,7 @@ pub(crate) fn plain() -> &'static Api {
 }
 
 /// The build with that flag, as users of rusqlite's `bundled` have it: all page caches are one
-/// group behind one mutex.
+/// group under one mutex.
 pub(crate) static MANAGED: Api = Api {
     config: ffi::sqlite3_config,
     initialize: ffi::sqlite3_initialize,

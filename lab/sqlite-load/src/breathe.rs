@@ -47,7 +47,7 @@ pub(crate) struct Breathe {
     /// How long it takes, in milliseconds.
     #[arg(long, default_value = "2000")]
     millis: u64,
-    /// What the device takes for a page, in microseconds.
+    /// Time of the device for a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency_us: u64,
 }
@@ -107,7 +107,7 @@ impl Backing for Device {
     }
 }
 
-/// What one thread has done.
+/// The work that one thread has done.
 #[derive(Default)]
 struct Done {
     lookups: u64,

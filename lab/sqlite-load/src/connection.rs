@@ -13,7 +13,7 @@ use std::slice;
 pub(crate) struct SqlError {
     /// The extended result code.
     pub(crate) code: i32,
-    /// What SQLite says of it.
+    /// The message of SQLite.
     pub(crate) message: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Opens a database, which is made where it is absent and `flags` say so.
+    /// Opens a database, and makes it if it is absent and `flags` ask for it.
     pub(crate) fn open(api: &'static Api, path: &Path, flags: i32) -> Result<Self, SqlError> {
         let name = CString::new(path.to_string_lossy().as_bytes()).expect("a path has no NUL");
         let mut handle = null_mut();
@@ -237,7 +237,7 @@ impl Statement<'_> {
 
 impl Drop for Statement<'_> {
     fn drop(&mut self) {
-        // SAFETY: the statement is prepared, and nobody else has it.
+        // SAFETY: the statement is prepared, and owned by this one.
         unsafe { (self.connection.api.finalize)(self.handle) };
     }
 }

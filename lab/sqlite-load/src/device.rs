@@ -29,7 +29,7 @@ type Open = unsafe extern "C" fn(
 ) -> c_int;
 type Read = unsafe extern "C" fn(*mut ffi::sqlite3_file, *mut c_void, c_int, i64) -> c_int;
 
-/// What lies below.
+/// The file system below.
 struct Below {
     open: Open,
     /// Each table of methods that its files have, and the copy with our `xRead`. Never freed.
@@ -96,7 +96,7 @@ unsafe extern "C" fn open_counted(
 
 impl Below {
     fn counted(&self, methods: &'static ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
-        let mut tables = self.tables.lock().expect("nobody panics with this lock");
+        let mut tables = self.tables.lock().expect("no thread panics with this lock");
         let key = std::ptr::from_ref(methods).addr();
         if let Some((_, copy)) = tables.iter().find(|(original, _)| *original == key) {
             return *copy;

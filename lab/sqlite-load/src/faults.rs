@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 /// The load.
 #[derive(Args)]
 pub(crate) struct Faults {
-    /// Who caches pages.
+    /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
     /// Which requests fail.

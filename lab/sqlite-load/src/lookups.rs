@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The load.
 #[derive(Args)]
 pub(crate) struct Lookups {
-    /// Who caches pages.
+    /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
     /// Where `create` has put the databases.
@@ -51,7 +51,7 @@ pub(crate) struct Lookups {
     /// The exponent of the Zipf distribution over databases.
     #[arg(long, default_value = "0.99")]
     theta: f64,
-    /// What the device takes for a page, in microseconds.
+    /// Time of the device for a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency_us: u64,
     /// The time of every so many look-ups is taken.
@@ -79,7 +79,7 @@ pub(crate) struct Figures {
     /// Resident bytes before anything was set up, and at most.
     base_rss: u64,
     peak_rss: u64,
-    /// What the peak had beyond the base and the budget.
+    /// The peak beyond the base and the budget.
     overshoot: u64,
     /// Follows from every byte that was looked up; alike for each variant.
     checksum: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Figures {
     verified: u64,
 }
 
-/// What a thread has done.
+/// The work that a thread has done.
 struct Share {
     times: Histogram,
     start: Instant,
@@ -176,7 +176,7 @@ impl Lookups {
         Ok(Opened { connection, rows })
     }
 
-    /// What one thread does. The barrier is passed twice whatever fails, or others would wait.
+    /// The work of one thread. The barrier is passed twice whatever fails, or others would wait.
     fn share(&self, thread: usize, barrier: &Barrier) -> Result<Share> {
         let databases = self.databases_of(thread);
         let opened: Result<Vec<Opened>> = databases.iter().map(|it| self.open(*it)).collect();

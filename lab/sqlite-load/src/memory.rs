@@ -1,4 +1,4 @@
-//! What the process has resident.
+//! The resident memory of the process.
 
 use std::fs;
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// A script.
 #[derive(Args)]
 pub(crate) struct Script {
-    /// Who caches pages.
+    /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
     /// The database, `:memory:`, or `temporary`.

@@ -1,6 +1,6 @@
 //! Threads that write and read at once, each its own rows, in databases with a rollback journal and
-//! with a write-ahead log, while the budget changes. What they commit is told line by line, for
-//! whoever kills the process meanwhile.
+//! with a write-ahead log, while the budget changes. They print each commit as a line, for
+//! the test that kills the process.
 
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
@@ -17,7 +17,7 @@ use std::thread;
 /// The load.
 #[derive(Args)]
 pub(crate) struct Stress {
-    /// Who caches pages.
+    /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
     /// A folder for the databases; those that are there go on growing.
@@ -149,10 +149,10 @@ impl Stress {
 
 fn open(api: &'static Api, file: &Path) -> Result<Connection> {
     let connection = Connection::create(api, file).map_err(|error| anyhow!(error))?;
-    // First, because also a statement that only reads the schema may meet a lock. Nobody holds one
-    // for ever, but a thread holds it for as long as its CPU is taken away.
+    // First, because also a statement that only reads the schema may meet a lock. A thread holds
+    // one for as long as its CPU is taken away, but not for ever.
     connection.run(&format!("PRAGMA busy_timeout = {}", i32::MAX))?;
-    // What a crash of the process leaves needs no flush of the disk.
+    // Data that survive a crash of the process need no flush of the disk.
     connection.run("PRAGMA synchronous = OFF")?;
     connection.run("PRAGMA cache_size = 20; PRAGMA cache_spill = 10")?;
     Ok(connection)

@@ -34,7 +34,7 @@ pub(crate) enum Way {
 /// The load.
 #[derive(Args)]
 pub(crate) struct Truncate {
-    /// Who caches pages.
+    /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
     /// How the pages leave.
@@ -84,7 +84,7 @@ impl Truncate {
         self.variant.set_up(budget)?;
         let api = self.variant.api();
         let methods = page_cache_methods(api)?;
-        // SAFETY: nobody else uses SQLite yet.
+        // SAFETY: SQLite is not in use yet.
         ensure!(unsafe { (api.initialize)() } == ffi::SQLITE_OK, "sqlite3_initialize");
         let watch = Watch::default();
         thread::scope(|scope| {
@@ -209,7 +209,7 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         let destroy = self.methods.0.xDestroy.expect("a page cache has this method");
-        // SAFETY: nobody uses the cache any more.
+        // SAFETY: the cache is not used any more.
         unsafe { destroy(self.handle.as_ptr()) };
     }
 }

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 /// Bytes of a page of the databases.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Who caches pages.
+/// The page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
     /// SQLite's own: a cache for each connection, with an equal share of the budget.

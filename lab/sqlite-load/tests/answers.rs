@@ -114,7 +114,7 @@ fn change(sql: &mut String, random: &mut Random, depth: &mut u32, step: u32) {
     writeln!(sql, "{line}").expect("a text takes every line");
 }
 
-/// What a script prints on a page cache, and the database that it leaves.
+/// The output of a script on a page cache, and the database that it leaves.
 fn answer(variant: &str, database: &str, sql: &str, budget: u64) -> (String, Option<Vec<u8>>) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("script.sql");

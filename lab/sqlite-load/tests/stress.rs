@@ -23,8 +23,8 @@ fn the_budget_is_halved_under_load() {
     assert_eq!(out.matches("sound").count(), 2, "{out}");
 }
 
-/// What was told as committed is there after a kill, and SQLite finds the database sound, on its
-/// own page cache and on Quarry's.
+/// Every row that was reported as committed is there after a kill, and SQLite finds the database
+/// sound, on its own page cache and on Quarry's.
 #[test]
 fn a_process_that_is_killed_leaves_a_sound_database() {
     let folder = TempDir::new().expect("a folder");

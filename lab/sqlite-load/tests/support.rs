@@ -14,7 +14,7 @@ pub(crate) fn load(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command printed, which succeeded.
+/// The output of a command, which has to succeed.
 pub(crate) fn printed(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the load starts");
     assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));

@@ -2,6 +2,9 @@
 //!
 //! `cache-hit list` says what there is, and `cache-hit __sample cache-hit '{..}'` prints a
 //! measurement as one line of JSON.
+//!
+//! Another cache is a file in `caches`, a line in `variants`, and its name in
+//! `lab/experiments/src/experiments/cache_hit/program.rs`.
 
 use anyhow::Result;
 use cache_hit::trace::Workload;

@@ -132,7 +132,7 @@ fn watch(
             return Ok(End::Signal(signal));
         }
         if signals.has_continued() {
-            // Whoever stopped this process may have written over the screen.
+            // While this process was stopped, others may have written over the screen.
             *terminal = ratatui::try_init()?;
             terminal.clear()?;
         }

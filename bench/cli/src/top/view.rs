@@ -1,4 +1,4 @@
-//! What the screen shows now, and how it reacts to keys.
+//! The state of the screen, and its reactions to keys.
 
 use super::rows::{self, Column, Row};
 use quarry_live::Snapshot;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The shortest and longest time between two refreshes.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// What follows from a key.
+/// The consequence of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Stay,
@@ -23,7 +23,7 @@ pub(super) struct View {
     column: Column,
     is_inverted: bool,
     is_paused: bool,
-    /// True where nobody can press keys, and no refresh follows.
+    /// True if there is no keyboard, and no refresh follows.
     is_still: bool,
     shows_help: bool,
     /// The first row that is shown.

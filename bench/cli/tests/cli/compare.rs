@@ -1,4 +1,4 @@
-//! `quarry compare` on real programs: what is proven, reported, refused and left behind.
+//! `quarry compare` on real programs: what is proven, reported, refused and left over.
 
 use crate::support::{Workshop, quarry, real_library};
 use assert_cmd::Command;
@@ -188,7 +188,7 @@ fn programs_that_nothing_reaches_get_reason_and_remedy() {
         .code(1)
         .stdout(contains(": it carries mimalloc inside"))
         .stdout(contains("what would help: relink it without mimalloc"));
-    // What a shell starts is found out by running it.
+    // Only running a shell shows which program it starts.
     compare(&["--allocators=glibc", "--", "sh", "-c"])
         .arg(format!("{}; true", fixed.display()))
         .assert()
@@ -205,7 +205,7 @@ fn programs_that_nothing_reaches_get_reason_and_remedy() {
 fn a_set_user_id_program_gets_reason_and_remedy() {
     let shop = Workshop::new();
     let program = shop.compile("setuid", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
-    // Only root may give a file to somebody else; without that there is nothing to test.
+    // Only root may give a file to another user; without that there is nothing to test.
     match chown(&program, Some(65534), None) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
         result => result.unwrap(),
@@ -220,7 +220,7 @@ fn a_set_user_id_program_gets_reason_and_remedy() {
 }
 
 fn python() -> Option<PathBuf> {
-    // What the search path finds may be a script that looks for one.
+    // The search path may find a script that looks for one.
     let found = Some(PathBuf::from("/usr/bin/python3")).filter(|path| path.exists());
     if found.is_none() {
         println!("skipped: no /usr/bin/python3");
@@ -257,7 +257,7 @@ fn glibc_is_measured_where_the_program_links_another_malloc() {
     let options = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}")];
     let options =
         [&options[0], &options[1], "-Wl,--no-as-needed", "-lother", "-O0", LITTLE[0], LITTLE[1]];
-    // The library stands behind the program here, so it goes through the linker's own file list.
+    // The library stands after the program here, so it goes through the linker's own file list.
     let program = shop.compile("linked", ALLOCATES, &options);
     compare(&["--runs=1", "--allocators=glibc", "--"])
         .arg(&program)
@@ -387,7 +387,7 @@ fn expect_gone(pids: &Path) {
     let text = fs::read_to_string(pids).unwrap();
     assert!(text.lines().count() >= 2, "{text}");
     for pid in text.lines() {
-        assert!(!Path::new("/proc").join(pid).exists(), "process {pid} is left behind");
+        assert!(!Path::new("/proc").join(pid).exists(), "process {pid} still runs");
     }
 }
 
@@ -455,7 +455,7 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     assert!(text.contains("1 rounds of 9 in shuffled order"), "{text}");
     assert!(text.contains("| glibc A/A |    1 |"), "{text}");
     assert!(!text.contains("failed") && !text.contains("interrupted"), "{text}");
-    assert!(!Path::new("/proc").join(&hanging).exists(), "process {hanging} is left behind");
+    assert!(!Path::new("/proc").join(&hanging).exists(), "process {hanging} still runs");
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn files_that_cannot_be_written_are_refused_before_anything_runs() {
     let shop = Workshop::new();
     let (mark, used) = (shop.path("mark"), shop.path("used"));
     fs::create_dir(&used).unwrap();
-    fs::write(used.join("file"), "of somebody else").unwrap();
+    fs::write(used.join("file"), "of another user").unwrap();
     let used = used.display().to_string();
     for (option, place, why) in [
         ("--json", "/no/such/folder/x.json", "No such file"),
@@ -550,7 +550,7 @@ fn files_that_cannot_be_written_are_refused_before_anything_runs() {
     assert_eq!(fs::read_dir(&used).unwrap().count(), 1);
 }
 
-/// What was there is kept where there is nothing to be written in the end.
+/// An old file is kept if nothing is written in the end.
 #[test]
 fn a_file_is_replaced_by_results_alone() {
     let shop = Workshop::new();

@@ -1,4 +1,4 @@
-//! What of `quarry compare` decides something: scans, exports, conditions for continuous
+//! The decisions of `quarry compare`: scans, exports, conditions for continuous
 //! integration, and the sentence at the end.
 
 use crate::compare::{ALLOCATES, LITTLE, compare, json, shared_object};

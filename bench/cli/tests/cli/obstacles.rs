@@ -22,7 +22,7 @@ const OWN_MALLOC: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
      void *realloc(void *p, size_t n) { return p ? NULL : malloc(n); }\n\
      int main(void) { puts(getenv(\"LD_PRELOAD\") ? \"preloaded\" : \"alone\"); return 0; }\n";
 
-/// What `quarry run` says of a program, and what the program says.
+/// The output of `quarry run` for a program, and that of the program.
 fn said(shop: &Workshop, program: &Path) -> (String, String) {
     let output = shop.run().arg("--").arg(program).output().expect("quarry runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -39,7 +39,7 @@ fn needed(shop: &Workshop, file: &str, source: &str) -> Vec<String> {
 }
 
 fn compile_with(shop: &Workshop, name: &str, source: &str, options: &[String]) -> PathBuf {
-    // Libraries come behind what refers to them.
+    // Libraries come after the objects that refer to them.
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let input = shop.path(&format!("{name}.c"));
     fs::write(&input, source).expect("a source file");
@@ -287,7 +287,7 @@ fn what_a_program_becomes_says_that_it_is_not_served() {
     ));
     // Not each of the processes that a program starts.
     run(&[&real, Path::new("in a child")]).stderr(is_empty());
-    // What is served has nothing to say, at a fixed address either.
+    // A program that is served prints no line, at a fixed address either.
     let plain = shop.compile("plain", SAYS_PRELOADED, &[]);
     run(&[&plain]).stderr(is_empty());
     let address = format!(

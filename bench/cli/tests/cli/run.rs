@@ -62,7 +62,7 @@ fn the_file_of_the_statistics_does_not_move_with_the_program() {
         .stdout(contains(format!("QUARRY_STATS={}\n", folder.join("here.txt").display())));
 }
 
-/// What was asked for is known to be impossible beforehand, so nothing else is done instead.
+/// The request is known to be impossible beforehand, so nothing else is done instead.
 #[test]
 fn with_a_wrong_option_nothing_runs() {
     let shop = Workshop::new();
@@ -214,7 +214,7 @@ fn a_script_is_judged_by_its_interpreter() {
 fn a_set_user_id_program_is_named_and_runs() {
     let shop = Workshop::new();
     let program = shop.compile("setuid", CALLS_MALLOC, &[]);
-    // Only root may give a file to somebody else; without that there is nothing to test.
+    // Only root may give a file to another user; without that there is nothing to test.
     match chown(&program, Some(65534), None) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
         result => result.unwrap(),

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A folder with a shared object that only says that it was loaded.
+/// A folder with a shared object that only reports that it was loaded.
 pub(crate) struct Workshop {
     folder: tempfile::TempDir,
 }
@@ -55,7 +55,7 @@ pub(crate) fn without_settings(mut command: Command) -> Command {
 }
 
 /// `libquarry.so` itself: `QUARRY_LIBRARY`, else the release build beside these tests; without one
-/// there is nothing to test, and a line says so. `scripts/test.sh` builds it first.
+/// there is nothing to test, and a line reports it. `scripts/test.sh` builds it first.
 pub(crate) fn real_library() -> Option<PathBuf> {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("release/libquarry.so");
     let library = std::env::var_os("QUARRY_LIBRARY").map_or(built, PathBuf::from);

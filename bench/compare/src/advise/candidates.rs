@@ -1,4 +1,4 @@
-//! What is worth a look: every allocator that is there, and those of Quarry's slab and page
+//! Candidates for a look: every allocator that is there, and those of Quarry's slab and page
 //! policies that the facts speak for.
 //!
 //! The predicates come from the documents that this project began with. They choose what is
@@ -34,14 +34,14 @@ pub(super) struct Candidate {
     pub(super) why: String,
 }
 
-/// The candidates, and what is none of them.
+/// The candidates, and those that were ruled out.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     /// In the order in which they are looked at where time is short.
     pub(super) there: Vec<Candidate>,
     /// Not installed: one line each, with what to do about it.
     pub(super) absent: Vec<String>,
-    /// Names of those that are not installed and that nobody has asked for nor Debian packages.
+    /// Names of those that are not installed, were not asked for, and have no Debian package.
     pub(super) unpackaged: Vec<String>,
     /// Policies that the facts do not speak for, with the predicate that they do not meet.
     pub(super) unsuited: Vec<String>,
@@ -129,7 +129,7 @@ impl Candidates {
     /// program already.
     ///
     /// # Errors
-    /// If a library is found that is none.
+    /// If a file is found that is not a library.
     pub(super) fn complete(
         &mut self,
         facts: &Facts,

@@ -36,7 +36,7 @@ const LONGEST_RUN: u32 = 10;
 /// [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What was never freed is worth a remark from here on, where it is a good part of the peak.
+/// Memory that was never freed is worth a remark from here on, if it is a good part of the peak.
 const MUCH_HELD: u64 = 8 << 20;
 
 /// The baseline of a program that is out of reach.
@@ -45,7 +45,7 @@ const WHAT_IT_HAS: &str = "what it has";
 /// Advises, and prints to `out`.
 ///
 /// # Errors
-/// What is wrong with the request, or where nothing could be measured.
+/// A fault of the request, or the reason why nothing could be measured.
 pub fn advise(
     request: &AdviceRequest,
     built_in: &BuiltIn<'_>,
@@ -278,7 +278,7 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
-/// The program on what serves it now, the first contender, and on the candidates behind it.
+/// The program on what serves it now, the first contender, and on the candidates after it.
 struct RealProgram {
     program: RefCell<SupervisedProgram>,
     began: Instant,

@@ -1,4 +1,4 @@
-//! What is known of the machine and of the program before anything is compared: the predicates by
+//! Facts of the machine and of the program before anything is compared: the predicates by
 //! which document 002 would have chosen an allocator.
 
 use crate::first_look::FirstLook;

@@ -29,12 +29,12 @@ const PLANNED: f64 = 0.85;
 /// The number of rounds of each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Candidates of the first look; those behind them are left out.
+    /// Candidates of the first look; those after them are left out.
     pub(super) candidates: u32,
     pub(super) first: u32,
     /// Candidates of the second look.
     pub(super) kept: u32,
-    /// 0: there is none.
+    /// 0 if there is no second look.
     pub(super) second: u32,
     pub(super) test: u32,
 }
@@ -61,7 +61,7 @@ pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Pl
     let second = (left / (kept + 1)).min(MOST_SECOND);
     // One candidate is not picked from any others.
     let second = if candidates == 1 { 0 } else { second };
-    // What no look can use is the test's.
+    // The test gets the runs that no look can use.
     let left = left - second * (kept + 1);
     let test = (test + left / TESTED).min(MOST_TESTED);
     let plan = Plan { candidates, first, kept, second, test };

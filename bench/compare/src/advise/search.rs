@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Times a loss weighs more than a gain, where both are counted.
 pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
-/// What the search needs to know of a program: a machine, or a simulation of one.
+/// The source of samples for a search: a machine, or a simulation of one.
 pub(super) trait Samples {
     /// Time since the search began.
     fn elapsed(&self) -> Duration;
@@ -28,7 +28,7 @@ pub(super) trait Samples {
     fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample>;
 }
 
-/// What is searched.
+/// A search for the best candidate.
 pub(super) struct Search<'a> {
     /// The baseline.
     pub(super) baseline: Variant,
@@ -45,7 +45,7 @@ pub(super) struct Search<'a> {
 
 /// The result of one stage for a candidate.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct StageResult {
     /// The candidate.
     pub(super) candidate: usize,
     /// Factors of time and memory in relation to the baseline, where they are known.
@@ -63,7 +63,7 @@ pub(super) struct Looked {
     /// Rounds that were completed.
     pub(super) rounds: usize,
     /// The best first.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<StageResult>,
     /// Why the baseline failed, if it did.
     pub(super) baseline_failure: Option<String>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Outcome {
 }
 
 impl Search<'_> {
-    /// Searches. An interruption ends the stage that runs, and those behind it are empty.
+    /// Searches. An interruption ends the stage that runs, and those after it are empty.
     ///
     /// # Errors
     /// If a stage contradicts itself.
@@ -101,15 +101,15 @@ impl Search<'_> {
     fn look(&self, candidates: &[usize], rounds: u32, stage: u64) -> Result<Looked> {
         let run = self.run(candidates, rounds, false, stage)?;
         let judgements = Judgements::of(&run);
-        let mut seen: Vec<Seen> =
+        let mut seen: Vec<StageResult> =
             candidates.iter().map(|candidate| self.seen(*candidate, &run, &judgements)).collect();
-        let value = |seen: &Seen| seen.score.unwrap_or(f64::NEG_INFINITY);
+        let value = |seen: &StageResult| seen.score.unwrap_or(f64::NEG_INFINITY);
         seen.sort_by(|one, other| value(other).total_cmp(&value(one)));
         let baseline_failure = failure_of(&run, &self.baseline.name);
         Ok(Looked { rounds: run.rounds(), seen, baseline_failure })
     }
 
-    fn seen(&self, candidate: usize, run: &Run, judgements: &Judgements) -> Seen {
+    fn seen(&self, candidate: usize, run: &Run, judgements: &Judgements) -> StageResult {
         let name = &self.candidates[candidate].name;
         let failure = failure_of(run, name);
         let workload = &run.meta.workloads[0].name;
@@ -119,7 +119,7 @@ impl Search<'_> {
         let gain = |it: Option<&_>| it.map_or(0.0, closing::gain);
         let is_known = time.is_some_and(|it| it.estimate.is_some());
         let score = score(self.goal, gain(time), gain(memory));
-        Seen {
+        StageResult {
             candidate,
             time: time.and_then(|it| it.ratio()),
             memory: memory.and_then(|it| it.ratio()),

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::deploy::Deploy;
 use super::facts::Facts;
 use super::plan::Plan;
-use super::search::{Looked, Outcome, Seen};
+use super::search::{Looked, Outcome, StageResult};
 use super::verdict::{Answer, Verdict};
 use crate::judgement::Judgements;
 use crate::readable::readable;
@@ -100,7 +100,7 @@ impl Telling {
 
     fn look_table(&self, looked: &Looked) -> String {
         let head = ["candidate", "time", "memory", "looked at for"].map(str::to_owned);
-        let row = |seen: &Seen| {
+        let row = |seen: &StageResult| {
             let factor = |value: Option<f64>| value.map_or("-".to_owned(), table::multiple);
             let candidate = &self.candidates.there[seen.candidate];
             let why = match &seen.failure {
@@ -139,14 +139,14 @@ impl Telling {
     /// Names of candidates that the time does not allow.
     fn for_want_of_time(&self) -> Vec<&str> {
         let looked_at = self.plan.map_or(usize::MAX, |plan| plan.candidates as usize);
-        let behind = self.candidates.there.iter().skip(looked_at);
-        behind.map(|it| it.contender.name()).collect()
+        let rest = self.candidates.there.iter().skip(looked_at);
+        rest.map(|it| it.contender.name()).collect()
     }
 
     /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
         let seen = |looked: &Looked| {
-            let of = |seen: &Seen| {
+            let of = |seen: &StageResult| {
                 json!({
                     "candidate": self.name(seen.candidate),
                     "time": seen.time,

@@ -32,7 +32,7 @@ pub(super) struct Finding {
     pub(super) seen: String,
     /// The effect on timings.
     pub(super) why: String,
-    /// The command that mends it, or advice; empty where there is none.
+    /// The command that mends it, or advice; empty if nothing helps.
     pub(super) mend: String,
 }
 

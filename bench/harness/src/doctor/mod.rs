@@ -79,7 +79,7 @@ fn this_machine() -> Patient {
     }
 }
 
-/// Nothing in the file says so, but cargo's folder has the name of the profile.
+/// Cargo's folder has the name of the profile; the file itself does not show it.
 fn is_debug_library(library: &Path) -> bool {
     library.parent().and_then(Path::file_name).is_some_and(|name| name == "debug")
 }

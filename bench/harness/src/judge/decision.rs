@@ -25,7 +25,7 @@ pub(super) type Figures = Vec<Option<f64>>;
 /// The rule by which a variant is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
-    /// Whether figures are logarithms or plain values.
+    /// Ratio if figures are logarithms, difference if they are plain values.
     pub(super) relation: Relation,
     /// The better direction.
     pub(super) direction: Direction,
@@ -80,7 +80,7 @@ impl Rule {
         let (of_baseline, pairs) = estimate(variant, baseline, self.is_paired)?;
         let of_copy = copy.and_then(|copy| estimate(variant, copy, self.is_paired));
         let noise = copy.and_then(|copy| estimate(copy, baseline, true));
-        let seen = Seen { rule: *self, of_baseline, of_copy: of_copy.map(|(it, _)| it) };
+        let seen = Estimates { rule: *self, of_baseline, of_copy: of_copy.map(|(it, _)| it) };
         let outcome = seen.outcome();
         let more_runs = || match seen.factor_to_settle() {
             Some(factor) => (pairs as f64 * factor).ceil() as usize - pairs,
@@ -97,7 +97,7 @@ impl Rule {
 }
 
 /// The estimates that decide on a variant.
-struct Seen {
+struct Estimates {
     rule: Rule,
     /// The variant beside the baseline.
     of_baseline: Estimate,
@@ -105,7 +105,7 @@ struct Seen {
     of_copy: Option<Estimate>,
 }
 
-impl Seen {
+impl Estimates {
     fn outcome(&self) -> Outcome {
         let margin = self.rule.margin;
         let Some(seen) = self.of_baseline.interval else { return Outcome::Undecided };

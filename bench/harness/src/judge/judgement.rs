@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// Returns true if it says that there is a difference.
+    /// Returns true if variant and baseline differ.
     pub fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Lower | Self::Higher)
     }
@@ -82,7 +82,7 @@ pub struct Judgement {
     pub is_paired: bool,
     /// The verdict.
     pub outcome: Outcome,
-    /// Whether estimate and noise are ratios or differences.
+    /// Tells ratios from differences, for estimate and noise.
     pub relation: Relation,
     /// The variant in relation to the baseline; `None` where there is no verdict.
     pub estimate: Option<Estimate>,

@@ -39,6 +39,15 @@ impl<'a> Selection<'a> {
         }
     }
 
+    /// Judges a variant by all rows together in which every column has samples of a metric; by all
+    /// rows where there is no such row, so that the reason is told.
+    pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
+        match &self.complete_rows(metric)[..] {
+            [] => self.judge(column, &self.rows, metric),
+            rows => self.judge(column, rows, metric),
+        }
+    }
+
     fn decide(
         &self,
         column: &Column<'a>,

@@ -1,4 +1,4 @@
-//! The one judge: says of a variant whether it is better than the baseline, and how sure that is.
+//! The one judge: decides whether a variant is better than the baseline, and how sure that is.
 //!
 //! ```text
 //! selection  which variants of one or several runs stand side by side, and over which rows

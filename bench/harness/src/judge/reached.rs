@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(judge(&pairs(), &run).success, unclear("no figure"), "no peer has a figure");
     }
 
-    /// `docs/methodology.md` says so of the best of several that are equal.
+    /// `docs/methodology.md` warns of the best of several equal peers.
     #[test]
     fn the_best_of_equal_peers_is_flattered_by_half_the_noise() {
         let mut random = StdRng::seed_from_u64(7);

@@ -1,6 +1,5 @@
 //! Variants of one or several runs side by side, and the rows that they have in common.
 
-use super::Judgement;
 use super::decision::Figures;
 use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
@@ -194,15 +193,6 @@ impl<'a> Selection<'a> {
             self.columns.iter().all(|it| !self.samples(it, **row, metric).is_empty())
         };
         self.rows.iter().filter(has_all).copied().collect()
-    }
-
-    /// Judges a variant by all rows together in which every column has samples of a metric; by all
-    /// rows where there is no such row, so that the reason is told.
-    pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
-        match &self.complete_rows(metric)[..] {
-            [] => self.judge(column, &self.rows, metric),
-            rows => self.judge(column, rows, metric),
-        }
     }
 }
 

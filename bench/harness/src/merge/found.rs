@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Found {
     /// The complete ones, where they were found.
     pub(super) parts: BTreeMap<Shard, (PathBuf, Run)>,
-    /// What is wrong with the others, one line each.
+    /// The faults of the others, one line each.
     incomplete: Vec<String>,
 }
 

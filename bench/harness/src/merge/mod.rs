@@ -61,7 +61,7 @@ impl MergeArgs {
     }
 }
 
-/// Writes a run at once: nobody sees half of it.
+/// Writes a run at once: no reader sees half of it.
 fn write(place: &Path, run: &results::Run) -> Result<()> {
     let cannot = || format!("--out {}: cannot be written", place.display());
     let parent = place.canonicalize().with_context(cannot)?;

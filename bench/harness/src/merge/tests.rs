@@ -94,7 +94,7 @@ fn timeless(mut samples: Vec<Sample>) -> Vec<Sample> {
     samples
 }
 
-/// What readers see: each style of `quarry lab compare`, and the page.
+/// Everything that readers see: each style of `quarry lab compare`, and the page.
 fn shown(run: Run) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("run");

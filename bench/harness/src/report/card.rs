@@ -33,7 +33,7 @@ pub(super) struct Card {
     pub(super) title: String,
     /// Meaning of the axes, and the better direction.
     pub(super) note: String,
-    /// What the picture says in words, for those who do not see it.
+    /// The picture in words, for readers who do not see it.
     pub(super) alt: Vec<String>,
     /// Height of the picture.
     pub(super) height: f64,

@@ -28,7 +28,7 @@ pub(super) struct Subject<'a> {
     pub(super) metric: &'a Metric,
 }
 
-/// The picture of a subject; `None` where nothing can be said of any variant.
+/// The picture of a subject; `None` where no variant can be judged.
 pub(super) fn card<'a>(
     selection: &Selection<'a>,
     subject: &Subject<'a>,
@@ -126,7 +126,7 @@ fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field)
     }
 }
 
-/// What is said of a judgement: centre, interval, verdict.
+/// The words for a judgement: centre, interval, verdict.
 fn spoken(judgement: &Judgement) -> String {
     let word = match judgement.outcome {
         Outcome::NoVerdict(_) => return judgement.outcome.word().to_owned(),

@@ -10,7 +10,7 @@ const BOLD: f64 = 1.15;
 /// The margin at both sides.
 const MARGIN: f64 = 4.0;
 
-/// The name of a variant at the left and what is said of it at the right, on as many lines as they
+/// The name of a variant at the left and its judgement at the right, on as many lines as they
 /// need.
 pub(super) struct Head {
     lines: Vec<(String, String)>,
@@ -76,7 +76,7 @@ fn width(letter: char) -> f64 {
     letters * LETTER
 }
 
-/// Breaks a text into lines that fit into a width: behind a separator, or within a long word.
+/// Breaks a text into lines that fit into a width: after a separator, or within a long word.
 pub(super) fn wrapped(text: &str, room: f64) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut word) = (String::new(), String::new());

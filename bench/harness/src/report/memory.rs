@@ -60,8 +60,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The most that was resident in the seconds up to `to`, so that no peak is lost: that of the
-    /// last reading before where there is none in them. `None` outside of the course.
+    /// The most that was resident between `from` and `to`, so that no peak is lost; the last
+    /// reading before, if none lies between them. `None` outside of the course.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =
@@ -77,7 +77,7 @@ struct Variant<'a> {
     courses: Vec<Course>,
 }
 
-/// What the samples of a variant held at a time.
+/// The memory that the samples of a variant held at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     second: f64,

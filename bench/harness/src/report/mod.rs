@@ -19,6 +19,8 @@
 //!
 //! Every ratio and verdict comes from [`crate::judge`], and every table is one of
 //! [`crate::tables`]: the page says what the terminal says. The same runs give the same bytes.
+//!
+//! A new picture is a file here, and a call in `section`.
 
 mod axes;
 mod boxes;

@@ -57,7 +57,7 @@ fn title(selection: &Selection<'_>) -> String {
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 
-/// What a list of open pages shows: the subject and its verdict, or all subjects.
+/// The title that a browser shows: the subject and its verdict, or all subjects.
 fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     match selections {
         [selection] => format!("{}: {}", titles[0], selection.headline()),

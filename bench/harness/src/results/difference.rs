@@ -1,4 +1,4 @@
-//! What keeps two runs from being parts of one.
+//! Differences that keep two runs from being parts of one.
 
 use super::Meta;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ impl Meta {
     /// `meta.json`, as `self` has it and then as `other` has it.
     ///
     /// Everything recorded has to be the same but which shard it is, when it was taken, the load at
-    /// that time with what the doctor said of it, and which CPUs a run could use: their number
+    /// that time and the doctor's findings, and which CPUs a run could use: their number
     /// counts. A field that will be added to the description is compared without a change here.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();

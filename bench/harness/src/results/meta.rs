@@ -68,7 +68,7 @@ impl Workload {
     /// Checks that the operations of a sample happened.
     ///
     /// # Errors
-    /// What was verified, and what should have been.
+    /// The verification that was found, and the one that was expected.
     pub fn check(&self, measurement: &Measurement) -> Result<(), String> {
         let Measurement { operations, verified, counters, .. } = measurement;
         let expected = match &self.verify {
@@ -163,8 +163,8 @@ impl Meta {
         self.variants.iter().find(is_copy)
     }
 
-    /// What decides in which order its samples are taken; `warm_up` says whether a round comes
-    /// before the first that counts.
+    /// The shape from which the order of its samples follows; with `warm_up` a round comes before
+    /// the first that counts.
     pub fn shape(&self, warm_up: bool) -> Shape {
         Shape {
             seed: self.seed,
@@ -189,7 +189,7 @@ impl Meta {
     /// copies are there, nothing is empty, one metric is primary.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The first condition that does not hold.
     pub fn validate(&self) -> Result<(), String> {
         unique("variant", self.variants.iter().map(|variant| variant.name.as_str()))?;
         unique("workload", self.workloads.iter().map(|workload| workload.name.as_str()))?;

@@ -28,7 +28,7 @@ pub struct Metric {
     pub unit: String,
     /// The direction that is better.
     pub direction: Direction,
-    /// Digits behind the point, where a table fixes them.
+    /// Digits after the point, where a table fixes them.
     pub decimals: u8,
     /// True for the metric that verdicts are about; one metric of a run is.
     #[serde(default)]
@@ -89,7 +89,7 @@ impl Metric {
         self
     }
 
-    /// Sets the number of digits behind the point; 2 where it is not set.
+    /// Sets the number of digits after the point; 2 where it is not set.
     pub fn digits(mut self, decimals: u8) -> Self {
         self.decimals = decimals;
         self
@@ -142,8 +142,8 @@ impl Metric {
         }
     }
 
-    /// Every single value behind [`value`](Self::value): the series of its figure, or the value
-    /// alone where there is none. A series is not divided by another figure.
+    /// Every single value that [`value`](Self::value) sums up: the series of its figure, or the
+    /// value alone if it has no series. A series is not divided by another figure.
     pub fn values(&self, measurement: &Measurement) -> Vec<f64> {
         match measurement.series.get(&self.of) {
             Some(series) if self.per.is_none() => {
@@ -178,7 +178,7 @@ mod tests {
         let score = Metric::new("score", "", Direction::Higher, "score");
         assert_eq!(score.value(&measurement), Some(0.5));
         assert_eq!(score.clone().per("cpu_ns").value(&measurement), None, "nothing per nothing");
-        assert_eq!(score.per("nobody").value(&measurement), None);
+        assert_eq!(score.per("absent").value(&measurement), None);
     }
 
     #[test]

@@ -17,6 +17,9 @@
 //! A directory is never overwritten. A last line without its end, as a kill leaves it, is left out
 //! with a warning; a shard that was cut off is never complete; everything else that is
 //! damaged or foreign is an error with file and line.
+//!
+//! A new figure is a name in the `counters` or `figures` of a [`Measurement`]: `malloc_patterns` of
+//! the lab, `memory` of the replays and `raw` of the comparison fill these in.
 
 mod difference;
 mod directory;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Options that only say where results go, or which of them this process takes: whoever repeats a
-/// command has places of their own, and repeats all of it.
+/// Options that only choose where results go, or which of them this process takes. A reader who
+/// repeats the command chooses other places, and repeats all of it.
 const PLACES: [&str; 9] = [
     "--out",
     "--shard",

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 const END: &str = "shard.json";
 const SCHEMA: &str = "quarry-shard/1";
-/// In the directory of all shards: whoever looks at them or begins one holds its lock.
+/// In the directory of all shards: a process that lists them or begins one holds its lock.
 const LOCK: &str = ".lock";
 /// Between the name of a shard and letters at random, until it is complete.
 const PARTIAL: &str = ".partial-";
@@ -43,7 +43,7 @@ pub struct End {
 /// How taking a shard begins.
 #[derive(Debug)]
 pub enum Begun {
-    /// Somebody took it before: its directory.
+    /// Another process took it before: its directory.
     There(PathBuf),
     /// It is to be taken.
     New(PartDirectory),
@@ -57,7 +57,7 @@ pub struct PartDirectory {
     shard: Shard,
     directory: RunDirectory,
     partial: TempDir,
-    /// Tells others that somebody is at work; the kernel unlocks it when this process ends.
+    /// Shows others that this process is at work; the kernel unlocks it when the process ends.
     _lock: Flock<File>,
     samples: u64,
 }
@@ -72,7 +72,7 @@ impl PartDirectory {
     pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
         destination::folder("--out", parent)?;
         let cannot = || format!("--out {}: cannot be written", parent.display());
-        // While others look, nobody makes or removes anything.
+        // No process adds or removes a shard while another one lists them.
         let looking = File::options().create(true).append(true).open(parent.join(LOCK));
         let _looking =
             lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;
@@ -104,8 +104,8 @@ impl PartDirectory {
         self.directory.append(sample)
     }
 
-    /// Makes the shard complete, and returns its directory. Where somebody else was faster, theirs
-    /// stays and this one is dropped.
+    /// Makes the shard complete, and returns its directory. If another process was faster, its
+    /// shard stays and this one is dropped.
     ///
     /// # Errors
     /// If it cannot be written or renamed.
@@ -141,7 +141,7 @@ fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what is left of a shard that nobody is taking any more.
+/// Removes the remains of a shard whose process has ended.
 fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
     let prefix = name(shard) + PARTIAL;
     for place in below(parent)? {
@@ -188,7 +188,7 @@ fn is_complete(place: &Path) -> bool {
     place.join(END).exists()
 }
 
-/// Reads what says that a shard is complete; `None` where it was not finished.
+/// Reads the mark of a complete shard; `None` if the shard was not finished.
 ///
 /// # Errors
 /// File and line of what is damaged or of another version.

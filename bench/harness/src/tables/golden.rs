@@ -103,7 +103,7 @@ impl PublishedRow {
     }
 }
 
-/// Returns the line with single blanks, and none behind a parenthesis.
+/// Returns the line with single blanks, and without one after a parenthesis.
 fn normal(line: &str) -> String {
     line.split_whitespace().collect::<Vec<&str>>().join(" ").replace("( ", "(")
 }

@@ -59,7 +59,7 @@ pub(super) struct Table {
     pub(super) statistics: &'static [Statistic],
     /// Names of the kernels, the baseline first.
     pub(super) kernels: Vec<String>,
-    /// Digits behind the point of a value.
+    /// Digits after the point of a value.
     pub(super) decimals: usize,
     /// All rows.
     pub(super) lines: Vec<PrintedRow>,

@@ -11,6 +11,8 @@
 //! targets        what a run was to reach
 //! processors     what was reached on each processor (`quarry lab targets`)
 //! ```
+//!
+//! A new style is a file here, a name in `Style`, and its arm in `CompareArgs::run`.
 
 mod matrix;
 mod mmtests;

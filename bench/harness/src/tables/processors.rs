@@ -33,7 +33,7 @@ pub struct TargetsArgs {
     records: PathBuf,
 }
 
-/// What was reached on one processor.
+/// The results of one processor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     schema: String,
@@ -41,7 +41,7 @@ struct Record {
     targets: Vec<Figure>,
 }
 
-/// What was reached of one target.
+/// The result for one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figure {
     work: String,
@@ -61,8 +61,8 @@ impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
     /// # Errors
-    /// Of usage, where a run has no targets; where a file cannot be read or written, or is none of
-    /// this layout.
+    /// Of usage, where a run has no targets; where a file cannot be read or written, or has
+    /// another layout.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;

@@ -6,7 +6,7 @@ use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 use crate::table::Table;
 
-/// Returns the blocks, behind a list of which number is which variant.
+/// Returns a list that numbers the variants, and then the blocks.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.originals().collect();
     let numbers = (1..).zip(&columns);

@@ -1,4 +1,8 @@
 //! Frames: their numbers, their descriptors, and the window that they lie in.
+//!
+//! Order of the files, each using only those before it: `order`, `pfn`, `migratetype`, `prices`;
+//! `bits`, `array`, `growing`, `list`, `metadata`, `window`; `block_bits`, `arena`, `pageblock`,
+//! `table`; `memory`; `touched`.
 
 mod arena;
 mod array;

@@ -3,8 +3,12 @@
 //! | request | served by | rounding |
 //! |---|---|---|
 //! | up to 32 KiB | a slab cache per size class | at most 12.5 % above 128 bytes |
-//! | up to 1 MiB | a block of frames, trimmed | to 4 KiB |
+//! | up to 1 MiB | an extent of frames | to 4 KiB |
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
+//!
+//! Order of the files, each using only those before it: `classes`, `check_options`, `options`;
+//! `mapping_cache`, `moving`, `mapping`. An option is a line in `OPTIONS` of `options.rs`; one of
+//! the process also in `crates/quarry/src/environment.rs`.
 
 mod check_options;
 pub mod classes;

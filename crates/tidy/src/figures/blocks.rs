@@ -1,7 +1,8 @@
 //! What stands in each block, written from the recorded runs.
 
 use super::number::{Figure, geometric_mean, short};
-use super::record::{Run, Table};
+use super::record::{Run, Table, with_tables};
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
@@ -20,8 +21,11 @@ impl Records {
     /// A page that cannot be read, or that holds no such run.
     pub fn read(root: &Path) -> Result<Self, String> {
         let run = |page: &str, command: &str| {
-            let text = fs::read_to_string(root.join(page)).map_err(|e| format!("{page}: {e}"))?;
-            Run::parse(&text, command).map_err(|error| format!("{page}: {error}"))
+            let of_page = |error: &dyn Display| format!("{page}: {error}");
+            let path = root.join(page);
+            let text = fs::read_to_string(&path).map_err(|error| of_page(&error))?;
+            let text = with_tables(&text, path.parent().unwrap_or(root))?;
+            Run::parse(&text, command).map_err(|error| of_page(&error))
         };
         Ok(Self {
             peers: run("docs/results/peers.md", "quarry lab run peers")?,

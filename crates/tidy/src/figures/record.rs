@@ -1,5 +1,8 @@
 //! A run that `scripts/results.sh` has recorded in a page: its command, its machine, its tables.
 
+use std::fs;
+use std::path::Path;
+
 /// A table of a recorded run.
 #[derive(Debug)]
 pub struct Table {
@@ -42,6 +45,28 @@ pub struct Run {
 fn cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
+}
+
+/// `page` with the tables that it links to in their places; `folder` is the page's.
+///
+/// # Errors
+/// A table that cannot be read.
+pub fn with_tables(page: &str, folder: &Path) -> Result<String, String> {
+    let mut whole = String::new();
+    for line in page.lines() {
+        let name = line.strip_prefix('[').and_then(|rest| rest.split_once("](recorded/"));
+        let Some((name, _)) = name else {
+            whole += &format!("{line}\n");
+            continue;
+        };
+        let path = folder.join("recorded").join(name);
+        let table =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        for row in table.lines() {
+            whole += &format!("| {} |\n", row.replace('\t', " | "));
+        }
+    }
+    Ok(whole)
 }
 
 impl Run {

@@ -1,4 +1,4 @@
-//! What docs/sharding.md tells its readers to run is what this command accepts.
+//! This command accepts the lines that docs/sharding.md tells its readers to run.
 
 use crate::{Cli, Command};
 use clap::Parser;

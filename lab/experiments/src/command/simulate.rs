@@ -30,7 +30,7 @@ const SIMULATOR: &str = "quarry-sim";
 /// from it is in docs/simulator.md.
 #[derive(clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// What `quarry record` has written.
+    /// A trace that `quarry record` has written.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// CPUs of the machine; it is also asked with 1, 2, 4 .. of them.
@@ -50,7 +50,7 @@ pub(crate) struct SimulateArgs {
     /// The policy of page lists.
     #[arg(long, value_name = "NAME", default_value = "v6.18")]
     pages: String,
-    /// What things cost on the machine: a TOML file with fields of `Costs` (docs/simulator.md).
+    /// The costs of the machine: a TOML file with fields of `Costs` (docs/simulator.md).
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// About how many calls are played on all CPUs together. Each copy of the program plays its

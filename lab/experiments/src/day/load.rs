@@ -1,5 +1,5 @@
-//! Who asks for pages, second by second: a made-up server with the packets of document 000. Its
-//! figures are chosen, not measured: what is compared is how memories stand the same load.
+//! The requests for pages, second by second: a made-up server with the packets of document 000. Its
+//! figures are chosen, not measured: the experiment compares how memories stand the same load.
 //!
 //! | who | orders | how many | for how long |
 //! |---|---|---|---|
@@ -59,7 +59,7 @@ pub(super) struct Load<'a> {
     pub(super) given_back: u64,
 }
 
-/// What reclaim can take.
+/// Pages that reclaim can take.
 struct Cached {
     blocks: Vec<Block>,
     /// It gets no second chance any more.

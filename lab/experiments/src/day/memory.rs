@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 /// Frames of a group, where kernel objects are contained in one: 128 MiB.
 const GROUP_FRAMES: u32 = (128 << 20) / FRAME_BYTES as u32;
 
-/// What is changed about the memory.
+/// The properties of a memory that variants change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {
     pub(crate) name: String,
     /// The page policy, by its name.
     pub(crate) lists: String,
-    /// True if requests say of which migratetype they are; else all are movable.
+    /// True if requests name their migratetype; otherwise all are movable.
     pub(crate) types: bool,
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
@@ -88,7 +88,7 @@ impl Memory {
     /// One of `frames` frames. Groups are nodes of it.
     ///
     /// # Errors
-    /// What the operating system refuses, or a memory that has no two whole groups.
+    /// A call that the operating system refuses, or a memory that has no two whole groups.
     pub(super) fn build(variant: &Variant, frames: u32) -> Result<Self> {
         let known = PcpPolicy::named(&variant.lists);
         let pcp = known.with_context(|| format!("no page policy is called {}", variant.lists))?;
@@ -153,7 +153,7 @@ impl Memory {
     /// Checks that all frames are free and that the equations of the memory hold.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The first condition that does not hold.
     pub(super) fn check_at_end(&self) -> Result<()> {
         self.pages.drain_all();
         self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;

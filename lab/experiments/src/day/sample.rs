@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// What lies in blocks of order 9 lies in blocks of order 4, too.
+    /// Frames in blocks of order 9 also count as frames in blocks of order 4.
     #[test]
     fn less_is_available_in_higher_orders() {
         let measurement = hour("v6.18", 3);

@@ -15,7 +15,7 @@ use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
 
-/// What a burst of allocations costs that comes back after a rest.
+/// The cost of a burst of allocations that comes back after a rest.
 ///
 /// A fresh process allocates objects of random sizes until there are so many MiB, writes all of
 /// them, frees them, and rests; the last of its bursts is measured, and what is resident when it

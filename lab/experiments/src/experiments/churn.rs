@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// The one workload of this experiment.
 const WORKLOAD: &str = "churn";
 
-/// Whether memory grows over phases of different sizes and threads that come and go.
+/// The growth of memory over phases of different sizes and threads that come and go.
 ///
 /// A week of a server in small. Each phase replaces half of about 64 MiB of live blocks, chosen at
 /// random, by blocks of another family of sizes, while four short-lived threads with working sets

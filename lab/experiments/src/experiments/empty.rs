@@ -15,7 +15,7 @@ use quarry_harness::results::{Measurement, Variant, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use serde::{Deserialize, Serialize};
 
-/// What the harness itself costs: no allocator is involved.
+/// The cost of the harness itself: no allocator is involved.
 ///
 /// The workload `steps` is a chain of multiplications, `calls` are pairs of calls of functions that
 /// give out and take back one and the same block. Each runs in the window that all patterns run in,

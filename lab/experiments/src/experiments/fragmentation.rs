@@ -26,7 +26,7 @@ const DAY: &str = "day";
 
 /// How much of what is free lies in blocks of high orders, over a simulated day.
 ///
-/// Nothing is behind the frames, and no time passes but that of the load: slabs, inodes, programs,
+/// The frames have no memory, and no time passes but that of the load: slabs, inodes, programs,
 /// files in the page cache, packets that cannot wait, rings of drivers and huge pages come and go
 /// by a seed for a day of simulated seconds. Every minute the zone is looked at: which part of the
 /// free memory lies in free blocks of orders 3, 4 and 9 and above. The table has the means of the

@@ -16,7 +16,7 @@ use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
 use quarry_harness::usage::Usage;
 
-/// What it costs a heap to grow to a size, with populating and huge pages on and off.
+/// The cost for a heap to grow to a size, with populating and huge pages on and off.
 ///
 /// A fresh process allocates objects of one size until there are so many MiB, and writes all of
 /// them. An operation is 4 KiB of them. On a virtual machine the first touch of memory that the

@@ -33,7 +33,7 @@ const BEYOND: Duration = Duration::from_millis(500);
 /// The last look where nothing else is asked for, in seconds after the last free.
 pub(crate) const VERDICT: &[u64] = &[2];
 
-/// What a program that has freed everything still holds while it is idle.
+/// The memory that a program which has freed everything still holds while it is idle.
 ///
 /// Every sample is a fresh process with the allocator preloaded: it allocates objects of 16 bytes
 /// to 1 MiB until there are 512 MiB, writes all of them, frees them in random order (all, or all
@@ -52,7 +52,7 @@ pub(super) struct IdleReturn {
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
-    /// Whether each power of two has as many objects, or as many bytes.
+    /// Gives each power of two as many objects, or as many bytes.
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
     /// How much is allocated, in MiB.
@@ -162,7 +162,7 @@ fn metrics(looks: &[u64]) -> Vec<Metric> {
     [live].into_iter().chain(earlier).chain(last).collect()
 }
 
-/// An allocator, behind a variant of it that answers a question of its own.
+/// An allocator, after the variant of it that answers a question of its own.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
         // The settings that its users are told to use.

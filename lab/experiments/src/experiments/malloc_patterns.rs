@@ -30,7 +30,7 @@ use std::io::Write;
 /// the same ring costs without allocating), servers whose threads come and go, mixed stress,
 /// traffic that changes from phase to phase, realloc, calloc, large blocks, short-lived threads,
 /// forks, and the latency of single calls. Every sample is a fresh process with the allocator
-/// preloaded, and counts only where the loader says that this allocator served it. Allocators are
+/// preloaded, and counts only where the loader shows that this allocator served it. Allocators are
 /// interleaved in randomised complete blocks; a second copy of the baseline (A/A) shows the noise.
 /// Printed are medians, and ratios paired within blocks with 95 % intervals; an asterisk marks a
 /// ratio that is judged better or worse.
@@ -84,7 +84,7 @@ impl Work for PatternSample {
             affinity::pin(cpu).with_context(|| format!("cannot run on CPU {cpu}"))?;
         }
         let heap = Heap::of_this_process();
-        let served_by = heap.served_by().context("malloc is nobody's")?;
+        let served_by = heap.served_by().context("no object serves malloc")?;
         let budget = Budget::of_millis(self.millis);
         let (Outcome { window, figures }, time_ns) = match self.tasks {
             1 => {
@@ -214,7 +214,7 @@ pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Writ
 /// Name of the metric of page faults, and of memory in huge pages.
 pub(crate) const FAULTS: &str = "page faults";
 pub(crate) const HUGE: &str = "huge pages";
-/// The counter behind the latter: at the end of a pattern, the most of a program.
+/// The counter of the latter: at the end of a pattern, the most of a program.
 pub(crate) const HUGE_KIB: &str = "huge_kib";
 /// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";

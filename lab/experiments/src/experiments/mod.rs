@@ -3,6 +3,11 @@
 //! An experiment is a type with the options that its user can give ([`Plan`](plan::Plan)). From
 //! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
 //! printed of its run. Adding one is a file and a line in [`REGISTRY`].
+//!
+//! The smallest is `Doubling` in the tests here; one with sample processes of its own implements
+//! `Work` too. One that replays a kernel path is a table in `data/replays.toml` and that line, and
+//! `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs` runs it in tests. Figures of a document beside
+//! a replay lie in `data/documents`.
 
 mod bursts;
 mod cache_hit;

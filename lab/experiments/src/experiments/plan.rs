@@ -23,7 +23,7 @@ pub(crate) trait Plan: Args + 'static {
     /// Makes it ready; `None` where everything has been printed already.
     ///
     /// # Errors
-    /// What is wrong with the options, or why nothing could be measured.
+    /// A fault of the options, or the reason why nothing could be measured.
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
 }
 

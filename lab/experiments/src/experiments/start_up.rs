@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// A program that does next to nothing.
 pub(super) struct SmallProgram {
     name: &'static str,
-    /// What is started: the command, and its arguments.
+    /// The command that is started, and its arguments.
     pub(super) words: &'static [&'static str],
 }
 
@@ -35,7 +35,7 @@ static PROGRAMS: [SmallProgram; 3] = [
 /// The workload whose memory is looked at, once a run: it takes as long as it sleeps.
 const SLEEP: &str = "sleep";
 
-/// What an allocator adds to the start of small programs, in time and memory.
+/// The time and memory that an allocator adds to the start of small programs.
 ///
 /// Each sample starts and waits for a program so many times, one after the other, with the
 /// allocator preloaded; samples are interleaved in randomised blocks, and a copy of glibc runs

@@ -32,7 +32,7 @@ const PARTLY: &str = "partly used";
 
 /// The zone and the page lists by themselves, beside LLFree.
 ///
-/// Nothing is behind the frames: what is measured is who finds them, and how. An operation is a
+/// The frames have no memory: the experiment measures how they are found. An operation is a
 /// block taken and one given back. `pair` gives a block back at once; `bulk` takes half of what is
 /// free, all tasks together, and gives it back; `random` gives a block of those in use back, chosen
 /// at random, and takes another one.

@@ -1,6 +1,6 @@
 //! LLFree, the page allocator without locks of Wrenger et al. (USENIX ATC 2023), through the C
-//! interface of its `llfree.h`. Nothing of it is part of this project: whoever compares names a
-//! shared object.
+//! interface of its `llfree.h`. It is not part of this project: `QUARRY_LLFREE` names a shared
+//! object.
 
 use super::Frames;
 use anyhow::{Context, Result, bail};
@@ -99,7 +99,7 @@ impl LlFree {
             trees: zeroed(bytes.trees)?.as_ptr(),
             lower: zeroed(bytes.lower)?.as_ptr(),
         };
-        // SAFETY: the tables are as large as it asked for, aligned, zero, and nobody else's.
+        // SAFETY: the tables are as large as it asked for, aligned, zero, and owned by `this`.
         let answer = unsafe { init(this.as_ptr(), tasks, count, INIT_FREE, tables) };
         let loaded = Self { this, get, put, free_frames };
         if answer.frame().is_none() || loaded.free_frames() != Ok(frames.into()) {

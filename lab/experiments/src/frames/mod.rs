@@ -7,6 +7,9 @@
 //! state   which frames are in use when a sample begins
 //! sample  a sample: its state, its pattern, its tasks
 //! ```
+//!
+//! Another allocator is an implementation of `Frames`, and its arm in `sample` and in `variant` of
+//! `experiments/zone.rs`.
 
 mod llfree;
 mod quarry;

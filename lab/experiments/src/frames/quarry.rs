@@ -36,7 +36,7 @@ impl ZoneAlone {
     /// Builds a zone of `frames` frames.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// A call that the operating system refuses.
     pub(super) fn build(frames: u32) -> Result<Self> {
         let config = ZoneConfig {
             reserve_bytes: reserved(frames),
@@ -110,7 +110,7 @@ pub(crate) fn config(pcp: PcpPolicy, frames: u32) -> PageConfig {
 /// Builds a page allocator with so many sets of lists.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// A call that the operating system refuses.
 pub(crate) fn allocator(config: &PageConfig, slots: u32) -> Result<PageAllocator> {
     let pages = PageAllocator::build(&Linux, config, slots);
     pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))
@@ -120,7 +120,7 @@ impl PageLists {
     /// Builds the lists of `policy` for `tasks` tasks over a zone of `frames` frames.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// A call that the operating system refuses.
     pub(super) fn build(policy: PcpPolicy, frames: u32, tasks: u32) -> Result<Self> {
         let pages = allocator(&config(policy, frames), tasks)?;
         let base = first_frame(pages.zones());

@@ -20,7 +20,7 @@ use std::thread;
 /// Pairs between two looks at the clock, where the pattern has no bounds of its own.
 const CHUNK: u64 = 1024;
 
-/// What tasks do; an operation is a block taken and one given back.
+/// The pattern of all tasks; an operation is a block taken and one given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pattern {
@@ -47,7 +47,7 @@ impl Pattern {
     }
 }
 
-/// What is measured.
+/// The allocator of frames that is measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Variant {

@@ -1,6 +1,6 @@
 //! A process with a small heap forks; the child allocates, frees and ends.
 //!
-//! What is the allocator's share: the page tables and mappings that `fork` copies, and the pages
+//! The allocator's share: the page tables and mappings that `fork` copies, and the pages
 //! that parent and child write afterwards, each of which has to be copied then.
 
 use super::heap::{Block, Heap};

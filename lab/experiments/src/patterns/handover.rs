@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Returns whether another burst fits behind `sent` heads.
+    /// Returns whether another burst fits after `sent` heads.
     pub(super) fn has_room(&self, sent: usize) -> bool {
         sent + BURST - self.received() <= CAPACITY
     }

@@ -17,7 +17,7 @@ const CHUNK: u64 = 4;
 fn replace(heap: Heap, places: &mut Places, mark: usize, size: usize) -> u64 {
     let mut new = heap.allocate(size, mark as u64);
     for offset in (PAGE..=size - size_of::<u64>()).step_by(PAGE) {
-        // SAFETY: offsets are multiples of 8, and the block has a word behind each.
+        // SAFETY: offsets are multiples of 8, and the block has a word at each.
         unsafe { new.write(offset, 1) };
     }
     let old = places.blocks[mark].replace(new);

@@ -1,6 +1,8 @@
 //! Workloads on malloc and free. Everything but these calls is the same for all allocators and
 //! fixed here: each block has its first word written when it is allocated and checked when it is
 //! freed.
+//!
+//! A new pattern is a file here and a table in `data/patterns.toml`.
 
 mod batch;
 pub(crate) mod bursts;

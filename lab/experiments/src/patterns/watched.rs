@@ -65,7 +65,7 @@ pub(crate) fn answer(
     counters: &[(&str, u64)],
 ) -> Result<Measurement> {
     let ns = wall.as_nanos() as u64;
-    let served_by = heap.served_by().context("malloc is nobody's")?;
+    let served_by = heap.served_by().context("no object serves malloc")?;
     let measurement = Measurement::of_window(operations, ns, ns, process_cpu_ns(), &served_by);
     Ok(Measurement { verified, ..measurement.with(counters) })
 }

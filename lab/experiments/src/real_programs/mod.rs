@@ -10,6 +10,8 @@
 //! pages      pages over HTTP
 //! documents  documents of JSON over HTTP
 //! ```
+//!
+//! A new program is a table in `data/real_programs.toml`, or a script in `scripts/programs`.
 
 mod clients;
 mod documents;
@@ -167,11 +169,11 @@ mod tests {
 
     #[test]
     fn absent_programs_name_their_package() {
-        let text = "name = 'nobody'\nwhat = ''\npackage = 'nobody-server'\narguments = []\n\
+        let text = "name = 'absent'\nwhat = ''\npackage = 'absent-server'\narguments = []\n\
                     executable = 'quarry-no-such-program'\nfull = 2\nquick = 1\n\
                     proof.replies = 'pages'";
         let absent: RealProgram = toml::from_str(text).unwrap();
-        let expected = "nobody: not installed; it is in Debian's package nobody-server";
+        let expected = "absent: not installed; it is in Debian's package absent-server";
         assert_eq!(absent.place().unwrap_err(), expected);
         assert!(ALL.iter().all(|it| {
             it.place().map_or_else(

@@ -8,8 +8,8 @@ use predicates::str::contains;
 use std::fs;
 use std::path::Path;
 
-/// A folder of scripts: one whose work is done by a process that nobody waits for, and one that
-/// prints who serves it.
+/// A folder of scripts: one whose work is done by a process without a waiting parent, and one
+/// that prints which allocator serves it.
 fn scripts(workshop: &Workshop) {
     let about = "about) echo 'version: it 1'; echo 'what: counts';;\n\
                  prepare) : > \"$2/made\";;\n";
@@ -33,7 +33,7 @@ fn run(scripts: &Path, only: &str) -> Command {
 }
 
 #[test]
-fn processes_that_nobody_waits_for_count() {
+fn processes_without_a_waiting_parent_count() {
     let Some(library) = real_library() else { return };
     let workshop = Workshop::new();
     scripts(&workshop);

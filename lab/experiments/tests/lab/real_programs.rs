@@ -1,4 +1,4 @@
-//! `quarry lab run real-programs`: what is measured, checked and left behind.
+//! `quarry lab run real-programs`: what is measured, checked and left over.
 
 use crate::runs::{meta, results, samples};
 use crate::support::{Workshop, lab, real_library};
@@ -17,7 +17,7 @@ fn run(options: &[&str]) -> Command {
     command
 }
 
-/// Whether a program that Debian installs is there; a line says so where it is not.
+/// Looks for a program that Debian installs; prints a line if it is missing.
 fn is_there(file: &str) -> bool {
     let is_there = Path::new(file).is_file();
     if !is_there {

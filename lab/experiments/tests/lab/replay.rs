@@ -294,7 +294,7 @@ fn small_packets_are_not_passed_through() {
     }
 }
 
-/// What the author of document 000 ran: sockets of two or three packets, so that some are lost, and
+/// The runs of the author of document 000: sockets of two or three packets, so some are lost, and
 /// each that was sent either arrives or is lost. Where kmalloc is passed through, at 8 KiB, the
 /// zone is called twice for each, and below hardly ever.
 #[test]
@@ -394,7 +394,7 @@ fn a_calibration_prints_the_share_of_the_page_allocator() {
             assert!(text.contains(walkers), "{text}");
         }
     } else {
-        // It subtracts two times, and where other tests take the CPUs it says so.
+        // It subtracts two times, and warns where other tests take the CPUs.
         let errors = String::from_utf8_lossy(&answer.stderr);
         assert!(errors.contains("the machine is too busy to calibrate"), "{errors}");
     }

@@ -256,7 +256,7 @@ fn layout(page: &str, width: u32, is_dark: bool) -> Option<Value> {
     Some(serde_json::from_str(&facts).unwrap())
 }
 
-/// What holds at every width.
+/// Checks that hold at every width.
 fn check(facts: &Value, width: u32) {
     assert_eq!(facts["innerWidth"], width, "{facts}");
     let scroll = facts["scrollWidth"].as_u64().unwrap();
@@ -407,7 +407,7 @@ fn an_allocator_has_the_same_colour_on_every_page() {
     }
 }
 
-/// What `quarry` prints on a terminal of 80 columns.
+/// The output of `quarry` on a terminal of 80 columns.
 fn on_a_terminal(arguments: &str) -> String {
     let quarry = lab().get_program().to_str().unwrap().to_owned();
     let command = format!("stty cols 80 rows 24; {quarry} {arguments}");

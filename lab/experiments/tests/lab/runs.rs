@@ -94,7 +94,7 @@ fn a_preloaded_allocator_proves_that_it_served() {
 }
 
 #[test]
-fn a_sample_that_somebody_else_served_counts_as_failed() {
+fn a_sample_that_another_allocator_served_counts_as_failed() {
     let shop = Workshop::new();
     let library = shop.path("libquarry.so");
     lab()
@@ -149,7 +149,7 @@ fn absent_allocators_and_wrong_names_are_told_apart() {
         .assert()
         .success()
         .stdout(contains("absent: hoard: not installed, and Debian has no package of it; give "));
-    // What was named, and not looked for, is there or nothing runs.
+    // A file that was named has to be there, or nothing runs.
     let refused = |variants: &str, message: &str| {
         let mut command = lab();
         command.env("QUARRY_LIBRARY", "/no/such/libquarry.so");

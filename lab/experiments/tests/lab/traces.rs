@@ -114,7 +114,7 @@ fn follow(trace: &Trace) -> (usize, usize) {
     counts
 }
 
-/// Whether `make lab` has built what records and plays traces; the test is skipped otherwise.
+/// True if `make lab` has built the programs for traces; the test is skipped otherwise.
 fn lab_is_built() -> bool {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let parts = ["release/libquarry_recorder.so", "tools/quarry-sim"];

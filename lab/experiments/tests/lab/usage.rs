@@ -9,7 +9,7 @@ use std::io::pipe;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What every experiment refuses, and what of it is named.
+/// Arguments that every experiment refuses, and the part that its message names.
 const OF_ALL: [(&str, &str); 13] = [
     ("--bogus", "'--bogus'"),
     ("bogus", "'bogus'"),
@@ -26,7 +26,7 @@ const OF_ALL: [(&str, &str); 13] = [
     ("--out=/etc", "--out /etc: the directory is not empty"),
 ];
 
-/// What one experiment refuses.
+/// Arguments that one experiment refuses.
 const OF_ONE: [(&str, &str, &str); 34] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),

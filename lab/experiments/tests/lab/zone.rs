@@ -1,4 +1,4 @@
-//! `quarry lab run zone`: the zone, the page lists, and what is loaded in the place of LLFree.
+//! `quarry lab run zone`: the zone, the page lists, and what is loaded instead of LLFree.
 
 use crate::runs::{meta, results, samples};
 use crate::support::lab;

@@ -102,7 +102,7 @@ impl Dbench {
                 return found.is_none_or(|file| system.length(&file) > 0);
             }
             Call::Unlink => {
-                // What is deleted is made again: the number of files stays.
+                // A deleted file is made again, so that the number of files stays.
                 while !system.unlink(directory, random.random_range(0..system.places(directory))) {}
                 let (_, file) = system.create(directory);
                 *open = file;

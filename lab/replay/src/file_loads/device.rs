@@ -1,4 +1,4 @@
-//! The device behind a file system: its bytes follow from where they lie, and each request takes a
+//! The device of a file system: its bytes follow from where they lie, and each request takes a
 //! stated time.
 
 use crate::host;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// What a device takes for a request, in nanoseconds. The CPU waits, as with a memory that is
+/// The time of a device for a request, in nanoseconds. The CPU waits, as with a memory that is
 /// slow, so that a load takes the same time wherever it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What tasks do.
+/// The work of the tasks.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Kind {
@@ -36,7 +36,7 @@ pub struct FileLoad {
     budget_mib: u64,
     #[serde(default)]
     budget_percent: u64,
-    /// The device behind the files.
+    /// The device of the files.
     #[serde(default)]
     device: Device,
     #[serde(flatten)]
@@ -50,7 +50,7 @@ static LOADS: LazyLock<BTreeMap<String, FileLoad>> = LazyLock::new(|| {
 /// All that is known after a load.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// What all tasks have done together.
+    /// The work of all tasks together.
     pub tally: Tally,
     /// Wall-clock time of it, in nanoseconds.
     pub wall_ns: u64,

@@ -3,8 +3,8 @@
 //! ```text
 //! loads     the loads by name, read from data, and the process that runs one
 //! system    a file system in memory: directories, inodes, dentries, and pages in the cache
-//! device    the device behind it, with a stated latency
-//! tally     what a task has done
+//! device    its device, with a stated latency
+//! tally     the work that a task has done
 //! sparse    sparsetruncate: the time of each unlink
 //! bonnie    creation, reading and deletion of files, in order or at random
 //! varmail   a mail server of filebench

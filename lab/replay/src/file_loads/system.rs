@@ -33,7 +33,7 @@ pub(crate) struct Inode<M: FileCache> {
     content: Mutex<Content<M>>,
 }
 
-/// What the lock of an inode protects.
+/// The data that the lock of an inode protects.
 struct Content<M: FileCache> {
     mapping: M::Mapping,
     /// Length in pages.
@@ -68,8 +68,8 @@ pub(crate) struct FileSystem<'a, M: FileCache> {
 }
 
 impl<'a, M: FileCache> FileSystem<'a, M> {
-    /// Makes one with so many directories. From `most_dirty` dirty pages on, whoever writes writes
-    /// the oldest files back first.
+    /// Makes one with so many directories. From `most_dirty` dirty pages on, a task that
+    /// writes first writes the oldest files back.
     pub(crate) fn new(memory: &'a M, directories: u64, device: Device, most_dirty: u64) -> Self {
         let directory = |number| Directory {
             number: DIRECTORIES + number,
@@ -146,7 +146,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         lock(&inode.content).pages
     }
 
-    /// Reads pages; returns whether all their bytes were right. Pages beyond the end are none.
+    /// Reads pages; returns whether all their bytes were right. Pages beyond the end do not count.
     ///
     /// # Panics
     /// If there is no memory.
@@ -331,7 +331,7 @@ mod tests {
         }
         let (place, sparse) = system.create(1);
         system.set_length(&sparse, 5);
-        assert!(system.read(&sparse, 0, 9), "holes read as zeros, and there is nothing behind");
+        assert!(system.read(&sparse, 0, 9), "holes read as zeros, and there is nothing after them");
         assert!(system.unlink(1, place) && !system.unlink(1, place));
         assert!(!system.append(&sparse, 1), "it was deleted");
         assert!(system.open(1, place).is_none() && system.open(1, 0).is_some());

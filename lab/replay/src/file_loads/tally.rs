@@ -1,4 +1,4 @@
-//! What a task has done.
+//! The work that a task has done.
 
 /// Counts of a task, or of all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

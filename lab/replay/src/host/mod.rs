@@ -1,5 +1,5 @@
-//! Who runs the tasks of a replay: threads of the system, or tasks of a simulated machine. The
-//! same walkers run on both, and what they use of either has the same names here.
+//! The hosts that run the tasks of a replay: threads of the system, or a simulated machine. The
+//! same walkers run on both, and use the same names of either.
 //!
 //! | built with | a task is | file |
 //! |---|---|---|

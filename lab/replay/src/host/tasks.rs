@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// What a replay asks of the machine that its tasks run on, beside time and sleep.
+/// The services that a replay needs of its machine beside time and sleep.
 pub trait Host {
     /// Starts a task on the `index`th CPU of the replay's choice, or wherever the scheduler likes.
     fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>);
@@ -26,7 +26,7 @@ pub trait Host {
     /// Others of its CPU run before the running task goes on.
     fn yield_now(&self);
 
-    /// CPUs, whoever measures included.
+    /// CPUs, that of the measuring task included.
     fn cpus(&self) -> u32;
 
     /// The CPU of the running task.
@@ -194,7 +194,7 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held by whoever has the guard, so no `&mut` is alive but through it.
+        // SAFETY: the owner of the guard holds the lock, so no `&mut` is alive but through it.
         unsafe { &*self.mutex.value.get() }
     }
 }
@@ -270,8 +270,8 @@ impl Barrier {
 }
 
 /// The lock of an address space (`mmap_sem`): readers together or one writer, in the order in which
-/// they came, each by two operations on one cache line. Who finds it taken sleeps; whoever gives it
-/// up hands it on, to all readers that stand together.
+/// they came, each by two operations on one cache line. A task that finds it taken sleeps;
+/// the one that releases it hands it on, to all readers that stand together.
 #[derive(Default)]
 pub(crate) struct RwLock {
     word: Word,
@@ -337,7 +337,7 @@ impl RwLock {
 }
 
 impl Inside {
-    /// Lets a newcomer in, unless somebody waits or it would meet a writer.
+    /// Lets a newcomer in, unless another task waits or it would meet a writer.
     fn admit(&mut self, writes: bool) -> bool {
         let free = self.queue.is_empty() && !self.writing && (!writes || self.readers == 0);
         if free {
@@ -390,7 +390,7 @@ pub(crate) fn cpu_ns() -> u64 {
     host().busy_ns()
 }
 
-/// CPUs of the machine, whoever measures included.
+/// CPUs of the machine, that of the measuring task included.
 pub(crate) fn cpus() -> u32 {
     host().cpus()
 }
@@ -417,7 +417,7 @@ pub(crate) fn wait(ns: u64) {
     work(ns);
 }
 
-/// A page is cleared at the speed of memory, and its bytes stay what they are: nobody reads them.
+/// A page is cleared at the speed of memory, and its bytes stay as they are: no task reads them.
 pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
     if bytes < CLEARED_PAGE {
         return write();

@@ -16,7 +16,7 @@ pub(crate) use std::thread::{Scope, scope, yield_now};
 const STACK_BYTES: usize = 256 << 10;
 
 /// A lock whose waiters sleep. A thread that panics with it ends the process or fails its test, so
-/// nobody asks whether one did.
+/// poisoning is ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 

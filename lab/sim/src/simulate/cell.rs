@@ -13,7 +13,7 @@ pub struct Cell {
     pub trace: PathBuf,
     /// The machine.
     pub topology: Topology,
-    /// What takes how long on it.
+    /// Its costs.
     pub costs: Costs,
     /// The slab policy.
     pub slab: String,
@@ -26,7 +26,7 @@ pub struct Cell {
     pub seed: u64,
 }
 
-/// What came of it. Times are simulated.
+/// The result. Times are simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// CPUs that had a thread.

@@ -49,7 +49,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
     type Slab = S;
 }
 
-/// What all copies share.
+/// The state that all copies share.
 struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
     stack: &'static Stack<Config<S>>,
     calls: Cell<u64>,
@@ -224,7 +224,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         (task::now_ns() - begin_ns).saturating_sub(work_ns)
     }
 
-    /// Frees what the thread has allocated and nobody has freed, and forgets its blocks.
+    /// Frees the blocks of the thread that were not freed, and forgets them.
     fn free_left(&self, thread: Thread<'_>) {
         for step in thread.steps {
             let Op::Alloc { block, .. } = step.op else { continue };
@@ -235,7 +235,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         }
     }
 
-    /// What the locks of the heap have counted, by their names.
+    /// The counts of the locks of the heap, by their names.
     fn locks(&self) -> BTreeMap<String, LockStats> {
         let mut locks = BTreeMap::<String, LockStats>::new();
         unseen(|| {
@@ -297,7 +297,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     /// Waits until it is this operation's turn, and takes the block out.
     fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
         while block.get().turns != turn {
-            // Whoever is earlier comes first: so nothing happens between the look and the sleep.
+            // Earlier tasks run first, so nothing happens between the look and the sleep.
             task::order();
             if block.get().turns != turn {
                 block.set(Block { is_awaited: true, ..block.get() });
@@ -328,7 +328,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     }
 }
 
-/// What tasks that wait for the block sleep on.
+/// The key on which tasks that wait for the block sleep.
 fn key(block: &Cell<Block>) -> usize {
     std::ptr::from_ref(block) as usize
 }

@@ -1,4 +1,4 @@
-//! What each thread of a recorded program does.
+//! The steps of each thread of a recorded program.
 
 use quarry_trace::{Call, Event, Trace};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub struct Step {
 /// A part of a recorded program that can be played: every block is allocated before it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// What each thread does; none is empty.
+    /// The steps of each thread; no thread is without one.
     pub threads: Vec<Vec<Step>>,
     /// Blocks.
     pub blocks: u32,

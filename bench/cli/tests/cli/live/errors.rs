@@ -56,7 +56,7 @@ fn quarry_that_publishes_nothing() {
     assert!(line.contains("has Quarry loaded and publishes nothing"), "{line}");
 }
 
-/// It asks for nothing after its first moments, and does not know that somebody waits.
+/// It asks for nothing after its first moments, and does not know that a reader waits.
 #[test]
 fn a_process_that_is_idle_from_its_start_on() {
     let idle = ["sh", "-c", "echo ready; exec sleep 1000"];
@@ -164,7 +164,7 @@ fn a_closed_descriptor_is_for_root() {
         let served = users.served("65533", close);
         let line = line(&users.look("65533", &served));
         assert!(line.contains("has closed the descriptor of its statistics"), "{line}");
-        // The kernel lets nobody else follow the links of map_files.
+        // The kernel lets only root follow the links of map_files.
         assert!(served.text(&["slabinfo"]).starts_with("slabinfo - "), "root reads");
     }
 }

@@ -1,4 +1,4 @@
-//! `quarry profile` on real processes, and what the real pprof says of its files.
+//! `quarry profile` on real processes, and their files in the real pprof.
 
 use super::served::{Served, eventually};
 use crate::support::{Workshop, quarry, real_library, skipped};
@@ -159,7 +159,7 @@ fn a_running_process_is_profiled_from_outside() {
     if let Some(top) = pprof(&["-top", "-sample_index=free_space"], &pb) {
         assert!(top.contains("Type: free_space"), "{top}");
     }
-    // It ends when nobody wants it any more, and another one can begin.
+    // It ends when no reader wants it any more, and another one can begin.
     let again = served.look(&["profile", "--seconds", "0", "--wait", "100"]);
     assert!(text(&again).contains("estimated from"));
     assert!(!String::from_utf8_lossy(&again.stderr).contains("was on already"));
@@ -226,5 +226,5 @@ fn a_profile_that_is_not_to_be_had_harms_no_file() {
     let output = command.output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(std::fs::read_to_string(&old).expect("it is there"), "an older profile");
-    assert!(!new.exists(), "an empty profile is none");
+    assert!(!new.exists(), "an empty profile is not kept");
 }

@@ -69,7 +69,7 @@ fn a_tree_has_a_total() {
     assert_eq!(parts.len(), 4);
     assert!(total.starts_with("total "));
     assert_eq!(column(total), parts.iter().map(|line| column(line)).sum::<u64>(), "{list}");
-    // What a child of a fork has inherited counts as its own; that is how counters work.
+    // The counts that a child of a fork inherits are its own; that is how counters work.
     assert!(parts.iter().filter(|line| line.ends_with(" old")).count() == 3, "{list}");
 }
 
@@ -102,8 +102,8 @@ fn the_program_notices_nothing() {
     assert_eq!(text, alone);
 }
 
-/// What the program inherited is open in the program only: a reader sees its end when the program
-/// closes it.
+/// A descriptor that the program inherited is open in the program only: a reader sees its end when
+/// the program closes it.
 #[test]
 fn the_watcher_holds_nothing_of_the_program() {
     let Some(library) = real_library() else { return };
@@ -115,9 +115,9 @@ fn the_watcher_holds_nothing_of_the_program() {
     assert!(fifo.unwrap().success());
     let mut command = Command::new("sh");
     command.current_dir(folder.path()).env("QUARRY_LIBRARY", library);
-    // If the watcher held the pipe, `cat` would wait for it, and Python for the line behind `cat`.
+    // If the watcher held the pipe, `cat` would wait for it, and Python for the line after `cat`.
     command.args(["-c", script, env!("CARGO_BIN_EXE_quarry")]);
-    command.timeout(std::time::Duration::from_secs(120)).output().expect("nobody waits for ever");
+    command.timeout(std::time::Duration::from_secs(120)).output().expect("it ends");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything that a test waits for; a stalled machine needs minutes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A Python program: what it does before it says that it is ready, then allocations without end, so
-/// that it publishes again and again.
+/// A Python program: what it does before it reports that it is ready, then allocations without end,
+/// so that it publishes again and again.
 pub(super) fn python(before: &str) -> String {
     format!(
         "import ctypes, mmap, os, time\n{before}\nprint('ready', os.getpid(), flush=True)\n\

@@ -66,7 +66,7 @@ impl Terminal {
         })
     }
 
-    /// What it printed to its end, whose settings must be those of its beginning.
+    /// Its output to its end, whose settings must be those of its beginning.
     fn close(mut self) -> String {
         self.wait_for("status=");
         self.script.stdin.take();

@@ -50,7 +50,7 @@ pub(super) struct CacheHit {
     /// How many times the pages of the cache are looked up in a sample.
     #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// What a miss costs: the latency of a device, in microseconds.
+    /// Cost of a miss: the latency of a device, in microseconds.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(0..=1000))]
     latency_us: u64,
 }

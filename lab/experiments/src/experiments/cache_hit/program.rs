@@ -56,7 +56,7 @@ pub(super) struct Program {
     pub(super) workloads: Vec<Work>,
 }
 
-/// What `cache-hit list` prints.
+/// The output of `cache-hit list`.
 #[derive(Deserialize)]
 struct List {
     variants: Vec<Cache>,
@@ -79,7 +79,7 @@ pub(super) struct Order<'a> {
 /// Checks the names of variants.
 ///
 /// # Errors
-/// A name that is none, or is there twice.
+/// An unknown name, or one that is there twice.
 pub(super) fn check_variants(names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         if !VARIANTS.contains(&name.as_str()) {

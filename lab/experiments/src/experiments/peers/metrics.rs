@@ -1,4 +1,4 @@
-//! Names that the workloads and the targets share, and the metrics behind them.
+//! Names that the workloads and the targets share, and their metrics.
 
 use super::super::idle_return::HELD;
 use super::super::malloc_patterns;

@@ -73,13 +73,13 @@ impl Part {
         }
     }
 
-    /// Whether its first run differs from later ones: memory is what these two show, and that does
-    /// not depend on what ran before.
+    /// True if its first run differs from later ones. The two others measure memory, which does not
+    /// depend on the runs before.
     pub(super) fn has_warm_up(&self) -> bool {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// Whether it counts in the means over everything. It ends with all that it has allocated, so
+    /// True if it counts in the means over everything. It ends with all that it has allocated, so
     /// that its peak is what the work needs: a burst is looked at afterwards, and `sleep` and an
     /// empty script do no work. Of pairs, one form stands for all of them.
     pub(super) fn is_of_everything(&self) -> bool {

@@ -22,7 +22,7 @@ pub(crate) struct Document {
     kernels: Vec<String>,
     /// The same table of another machine, with other kernels.
     also: Option<Also>,
-    /// What was said or measured of the same change later.
+    /// Later statements and measurements of the same change.
     #[serde(default)]
     pub(crate) later: String,
     /// The policies beside which mainline's own gain stands, where it was measured.
@@ -126,7 +126,7 @@ impl Document {
         self.mainline.is_some()
     }
 
-    /// What the change gained in mainline, for a row and policies.
+    /// The gain of the change in mainline, for a row and policies.
     pub(crate) fn mainline(&self, row: &Row, policies: &Policies) -> Option<f64> {
         self.mainline.as_ref().filter(|pattern| fits(pattern, &policies.in_full()))?;
         let line = fields(MAINLINE).find(|line| line[0] == row.documented)?;

@@ -69,7 +69,7 @@ struct Options {
     /// Only these rows.
     #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
     only: Vec<String>,
-    /// How much at a time; the text above says of what.
+    /// How much at a time; the text above names the unit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     amount: Option<u32>,
     /// Length of a sample in milliseconds where the work is not fixed; a quarter of it goes before
@@ -212,7 +212,7 @@ impl Replaying {
         Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
-    /// Refuses a place where nobody sends.
+    /// Refuses a place that has no sender.
     fn check_place(&self, rows: &[String]) -> Result<()> {
         let sends = |row: &Row| {
             let scenario = row.scenario(self.amount(), None);

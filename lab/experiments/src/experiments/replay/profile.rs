@@ -21,7 +21,7 @@ struct Function {
     cost: &'static str,
 }
 
-/// What is left of the time when these have been counted is the rest.
+/// The time that remains after these is the rest.
 const FUNCTIONS: [Function; 9] = [
     Function {
         name: "copy_user_generic_string",

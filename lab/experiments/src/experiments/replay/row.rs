@@ -32,7 +32,7 @@ pub(super) struct Rows {
     documented: Option<String>,
     /// The document's machine, where it is another.
     machine: Option<String>,
-    /// What a message costs, where it is not what the path says.
+    /// The cost of a message, if it differs from that of the path.
     work: Option<WorkRow>,
 }
 

@@ -186,7 +186,7 @@ impl ReplaySample {
             .with(&footprint.named())
             .with(&[("bits", bits), ("lost", lost)])
             .with(page_ns.as_slice());
-        // What was lost is seen to be lost.
+        // A lost message counts as verified: its loss was seen.
         measurement.verified = verified + lost;
         let latencies = latencies(&replayed.latencies);
         measurement.figures.extend(latencies.map(|(name, value)| (name.to_owned(), value)));

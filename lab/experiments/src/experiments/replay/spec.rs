@@ -16,7 +16,7 @@ struct Replays {
     models: String,
     variants: String,
     files_models: String,
-    /// What explains figures, by a name, and how that is to be read.
+    /// Metrics that explain figures, by the name of the explanation.
     explanations: BTreeMap<String, Vec<Metric>>,
     legends: BTreeMap<String, String>,
     experiment: Vec<Spec>,
@@ -77,7 +77,7 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    /// What each of so many tasks has of an amount.
+    /// The share of an amount that each of `tasks` tasks has.
     pub(super) fn of_each(&self, amount: u32, tasks: u32) -> u32 {
         match self.together {
             0 => amount,

@@ -54,7 +54,7 @@ pub(crate) struct SqliteBudget {
     #[arg(long, default_value = "600000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(100..))]
     lookups: u64,
-    /// What the read of a page takes, in microseconds.
+    /// Time of a read of a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency: u64,
     /// Where the databases are, or are to be made; a folder that is removed afterwards by default.

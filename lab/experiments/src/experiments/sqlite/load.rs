@@ -41,7 +41,7 @@ fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
     Ok(Variant::new(name, what))
 }
 
-/// The page caches that were asked for, and an A/A copy of the baseline behind them.
+/// The page caches that were asked for, and after them an A/A copy of the baseline.
 ///
 /// # Errors
 /// One is not known.
@@ -69,7 +69,7 @@ pub(super) fn cache_of(variant: &Variant) -> &str {
 /// The program.
 pub(super) struct LoadProgram {
     file: PathBuf,
-    /// What came of the same look-ups before, by their options.
+    /// The checksums of the same look-ups before, by their options.
     checksums: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -86,7 +86,7 @@ impl LoadProgram {
     /// Makes databases where they are not there yet.
     ///
     /// # Errors
-    /// What the program says.
+    /// The error of the program.
     pub(super) fn create(&self, folder: &Path, databases: u64, bytes: u64) -> Result<()> {
         let options = [format!("--databases={databases}"), format!("--bytes={bytes}")];
         let mut command = self.command("create");
@@ -96,7 +96,7 @@ impl LoadProgram {
     /// Looks rows up; compares the checksum with that of the same look-ups before.
     ///
     /// # Errors
-    /// What the program says, or another checksum.
+    /// The error of the program, or another checksum.
     pub(super) fn lookups(
         &self,
         cache: &str,
@@ -119,7 +119,7 @@ impl LoadProgram {
     /// Lets pages leave a cache.
     ///
     /// # Errors
-    /// What the program says.
+    /// The error of the program.
     pub(super) fn truncate(&self, cache: &str, way: &str, pages: u64) -> Result<Measurement> {
         let mut command = self.command("truncate");
         let figures = self.figures(command.arg(cache).arg(way).arg(format!("--pages={pages}")))?;
@@ -129,7 +129,7 @@ impl LoadProgram {
     /// Lets a heap breathe beside a page cache.
     ///
     /// # Errors
-    /// What the program says.
+    /// The error of the program.
     pub(super) fn breathe(&self, division: &str, options: &[String]) -> Result<Measurement> {
         let figures = self.figures(self.command("breathe").arg(division).args(options))?;
         measurement(&figures, "lookups", division)
@@ -162,7 +162,7 @@ fn number(figures: &Map<String, Value>, name: &str) -> Result<u64> {
     figures.get(name).and_then(Value::as_u64).with_context(|| format!("no figure {name}"))
 }
 
-/// What the program has printed; `operations` names the figure that counts them.
+/// Reads the figures that the program has printed; `operations` names the figure that counts them.
 fn measurement(figures: &Map<String, Value>, operations: &str, cache: &str) -> Result<Measurement> {
     let ns = number(figures, "ns")?;
     let served_by = format!("{NAME} {cache}");

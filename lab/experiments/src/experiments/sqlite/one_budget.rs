@@ -37,7 +37,7 @@ pub(crate) struct OneBudget {
     #[arg(long, default_value = "5000", default_value_if("quick", "true", Some("200")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
-    /// What the read of a page takes, in microseconds.
+    /// Time of a read of a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency: u64,
 }

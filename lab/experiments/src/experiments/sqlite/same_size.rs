@@ -21,7 +21,7 @@ pub(super) const UNBOUNDED: &str = "default";
 /// look-ups that fill the caches.
 ///
 /// # Errors
-/// What the load says.
+/// The error of the load.
 pub(super) fn budgets(
     program: &LoadProgram,
     caches: &[&str],
