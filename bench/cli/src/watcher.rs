@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 /// The hidden command that a watcher is.
 pub(crate) const WATCH_COMMAND: &str = "watch-statistics";
 
-/// Names the socket to the library; see `crates/quarry/src/watcher.rs`.
+/// Names the socket to the library; see `crates/quarry/src/settings.rs`.
 pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";

@@ -1,6 +1,7 @@
 //! The constructor of the program or shared object that Quarry is linked into.
 
-use crate::{environment, process, record, signal};
+use crate::settings::settings;
+use crate::{process, record, signal, statistics};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
@@ -8,14 +9,17 @@ use crate::{environment, process, record, signal};
 /// This is the best moment for it: constructors run under the loader's lock, which the first
 /// allocation could only wait for, with unknown locks of the program held.
 ///
-/// Statistics are prepared here, too: the user of a program that never allocates is told that it
+/// The settings are read here, too: the user of a program that never allocates is told that it
 /// did not, and learns at the start if they cannot be written. The statistics page is made while
 /// no filter of system calls is in force yet. A process that is to be seen live publishes at once.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
-    environment::prepare_statistics();
-    record::make(environment::wished_record());
-    signal::install_if_asked();
+    let settings = settings();
+    statistics::register();
+    record::make();
+    if let Some(number) = settings.signal {
+        signal::install(number);
+    }
     if record::wants_thread() {
         process::show_live();
     }

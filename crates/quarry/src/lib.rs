@@ -12,7 +12,7 @@
 //! }
 //! ```
 //!
-//! Settings are read from `QUARRY_*` variables at the first allocation, as `libquarry.so` does; a
+//! Settings are read from `QUARRY_*` variables as the program starts, as `libquarry.so` does; a
 //! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands
 //! everything to the C library.
 #![no_std]
@@ -27,8 +27,9 @@
 //     gate, file_name
 //     written
 //     limits, profile, statistics, writers
+//     settings
 //     record
-//     background, environment
+//     background
 //     fork
 //     signal
 //     process
@@ -49,7 +50,6 @@ mod budget;
 mod cache;
 mod checks;
 mod constructed;
-mod environment;
 mod file_backing;
 mod file_mapping;
 mod file_name;
@@ -73,6 +73,7 @@ mod raw_mapping;
 mod raw_reserve;
 mod record;
 mod registration;
+mod settings;
 mod signal;
 mod statistics;
 mod system;

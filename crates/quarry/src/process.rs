@@ -5,18 +5,16 @@
 
 use crate::background::BalanceWait;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{
-    background, checks, environment, fork, gate, limits, profile, record, statistics, variables,
-};
+use crate::settings::{self, confine_if_asked, settings, stack_options};
+use crate::{background, checks, fork, gate, limits, profile, record, statistics};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
-use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Occupancy;
 #[cfg(doc)]
 use quarry_core::stack::Stack;
 use quarry_core::stack::{Goal, HeapUse, MIN_ALIGN, ReclaimCaller, Request, StackStats};
 use quarry_sys::broken::Broken;
-use quarry_sys::confined::{self, is_confined};
+use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
 use quarry_sys::os::{Confined, Linux, Os};
@@ -63,7 +61,7 @@ pub fn limit() -> Option<usize> {
 /// where the C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
 #[must_use]
 pub fn allows_deepbind() -> bool {
-    ensure_ready() == Mode::Disabled || environment::keeps_deepbind()
+    ensure_ready() == Mode::Disabled || settings::known().is_some_and(|settings| settings.deepbind)
 }
 
 /// Builds the instance at the first call. Threads that come meanwhile wait for the builder.
@@ -106,9 +104,18 @@ pub fn start() {
     let _errno = KeepErrno::new();
     background::find_least_stack();
     if !is_ready() {
-        confine_if_asked();
+        settings();
         ask_the_system();
     }
+}
+
+/// Returns whether this is the process that `quarry run` became.
+#[must_use]
+pub fn is_of_quarry_run() -> bool {
+    let pid = settings().run_pid;
+    // Only a process that has the variable asks for its number.
+    // SAFETY: getpid has no preconditions.
+    pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
 }
 
 /// Publishes, and has the background thread do so all the time, if there may be one.
@@ -117,12 +124,6 @@ pub(crate) fn show_live() {
     if ensure_ready() == Mode::Ready {
         background::start_while_allocating();
         record::publish();
-    }
-}
-
-fn confine_if_asked() {
-    if variables::asks_for_confinement() {
-        confined::confine();
     }
 }
 
@@ -139,8 +140,8 @@ fn ask_the_system() {
 fn build() -> Mode {
     let _errno = KeepErrno::new();
     ask_the_system();
-    let mut options = StackOptions::default();
-    let settings = environment::apply(&mut options);
+    let settings = settings();
+    let options = stack_options();
     if settings.disable {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;

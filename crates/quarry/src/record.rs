@@ -15,6 +15,7 @@
 //! faults.
 
 use crate::instance::{STACK, is_ready};
+use crate::settings::{Settings, Wish, settings};
 use crate::{gate, profile, statistics, watcher};
 use core::ptr::null_mut;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
@@ -58,50 +59,27 @@ pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut
 // with Quarry inside. Each means its own.
 core::arch::global_asm!(".protected quarry_record");
 
-/// Whether the process has a page (`QUARRY_RECORD`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// None.
-    None,
-    /// One.
-    Page,
-    /// One, to which the process also publishes at its start and at its exit.
-    UntilExit,
-    /// One, to which a thread of the process publishes, however idle the process is.
-    Live,
-}
-
-impl Wish {
-    /// The wish that `value` names.
-    pub(crate) fn named(value: &[u8]) -> Option<Self> {
-        match value {
-            b"0" => Some(Self::None),
-            b"1" => Some(Self::Page),
-            b"exit" => Some(Self::UntilExit),
-            b"live" => Some(Self::Live),
-            _ => None,
-        }
-    }
-}
-
 /// Makes the page. Called once, when the object is loaded. Where the system refuses it, the process
 /// has none. A watcher that waits for it gets its descriptor.
-pub(crate) fn make(wish: Wish) {
-    if wish == Wish::None {
+pub(crate) fn make() {
+    let Settings { record: wish, watcher, .. } = settings();
+    if *wish == Wish::None {
         return;
     }
     let _errno = KeepErrno::new();
     let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, LEAST_DESCRIPTOR) else { return };
-    watcher::tell(number);
+    if !watcher.as_bytes().is_empty() {
+        watcher::tell(watcher.as_bytes(), number);
+    }
     let page = memory.as_ptr().cast::<RecordPage>();
     // SAFETY: a fresh mapping, all zero, that is never unmapped. Its size is sealed. Other
     // processes that inherit it write it through the same code.
     unsafe { PUBLISHER.open(page) };
     quarry_record.store(page, Relaxed);
-    IS_LIVE.store(wish == Wish::Live, Relaxed);
+    IS_LIVE.store(*wish == Wish::Live, Relaxed);
     note_pid();
-    NEXT_NS.store(if wish == Wish::Page { AT_FIRST } else { 0 }, Relaxed);
-    if wish == Wish::UntilExit {
+    NEXT_NS.store(if *wish == Wish::Page { AT_FIRST } else { 0 }, Relaxed);
+    if *wish == Wish::UntilExit {
         // SAFETY: the object that the function is in is never unloaded.
         unsafe { libc::atexit(publish_at_exit) };
     }

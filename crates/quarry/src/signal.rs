@@ -11,12 +11,10 @@
 //! A program that sets a handler of its own for the signal replaces this one. One that was there
 //! before, as in a program that has opened an object with Quarry inside, is called afterwards.
 
-use crate::variables::each_entry;
 use crate::{fork, record};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
-use quarry_core::heap::options::signal_number;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
@@ -31,19 +29,8 @@ type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler, if a signal is named. Called once, when the object is loaded.
-pub(crate) fn install_if_asked() {
-    each_entry(|entry| {
-        let name = entry.strip_prefix(b"QUARRY_SIGNAL=").map(core::str::from_utf8);
-        if let Some(Ok(name)) = name
-            && let Some(number) = signal_number(name)
-        {
-            install(number);
-        }
-    });
-}
-
-fn install(number: c_int) {
+/// Installs the handler for a signal. Called once, when the object is loaded.
+pub(crate) fn install(number: c_int) {
     // SAFETY: both structures are valid for the call; all zero bytes are one, with an empty mask.
     // The handler calls async-signal-safe functions only, and lives as long as the process: the
     // object that it is in is never unloaded.

@@ -8,10 +8,10 @@
 //! visible by then: a user should not learn after hours that there are none.
 
 use crate::file_name::{FILE_NAME_BYTES, FileName};
-use crate::variables;
 use crate::written::{Format, write_stats};
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
+use quarry_sys::confined::is_confined;
 use quarry_sys::errno;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,6 @@ const COPY_FROM: c_int = 100;
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
-static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// True if it has been said at the start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
@@ -44,14 +43,6 @@ const UNCHOSEN: u32 = 0;
 const TEXT: u32 = 1;
 const JSON: u32 = 2;
 
-/// Takes the value of `QUARRY_STATS`: when the object is loaded, or at an allocation that comes
-/// before that.
-pub(crate) fn prepare(value: &str) {
-    if !IS_PREPARED.swap(true, Ordering::Relaxed) {
-        set_target(value);
-    }
-}
-
 /// Lets them be printed at exit, if they are asked for. In a process that asks for none nothing of
 /// the library runs at exit: each child of a fork would bring it into memory for that.
 pub(crate) fn register() {
@@ -61,10 +52,13 @@ pub(crate) fn register() {
     }
 }
 
-/// Takes the value of `QUARRY_STATS_FORMAT`.
+/// Takes the value of `QUARRY_STATS_FORMAT`, if it is accepted.
 pub(crate) fn set_format(value: &str) {
-    let format = if value == "json" { JSON } else { TEXT };
-    FORMAT.store(format, Ordering::Relaxed);
+    match value {
+        "json" => FORMAT.store(JSON, Ordering::Relaxed),
+        "text" => FORMAT.store(TEXT, Ordering::Relaxed),
+        _ => {}
+    }
 }
 
 /// How they are written: as asked for; otherwise by the ending of the file's name.
@@ -76,13 +70,13 @@ fn format(file: &[u8]) -> Format {
     }
 }
 
-/// Called once, while nothing else is under way.
-fn set_target(value: &str) {
+/// Takes the value of `QUARRY_STATS`, while nothing else is under way.
+pub(crate) fn prepare(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
-        // SAFETY: no thread reads before TARGET says so below, and only the builder of the stack
-        // is here.
+        // SAFETY: no thread reads before TARGET says so below, and only the thread that reads the
+        // settings is here.
         _ => match unsafe { NAME.set(value) } {
             Ok(()) => FILE,
             Err(bad) => {
@@ -103,8 +97,8 @@ fn set_target(value: &str) {
             COPY.store(copy as u32, Ordering::Relaxed);
         }
     }
-    // The C library's malloc would not look. This may come before the process is confined.
-    if target == FILE && !variables::asks_for_confinement() {
+    // The C library's malloc would not look.
+    if target == FILE && !is_confined() {
         // SAFETY: the name was set above.
         let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
         if let Err(reason) = look_at(name.as_c_str()) {

@@ -41,13 +41,3 @@ pub(crate) fn is_privileged() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
-
-/// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
-pub(crate) fn asks_for_confinement() -> bool {
-    let mut asks = false;
-    each_entry(|entry| {
-        asks |= entry == b"QUARRY_SANDBOX=1";
-        asks &= entry != b"QUARRY_SANDBOX=0";
-    });
-    asks
-}

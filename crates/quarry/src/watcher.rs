@@ -4,12 +4,8 @@
 //! The watcher cannot open a page by `/proc`, because a process may live shorter than that takes.
 //! So each process hands its page over when it makes it.
 
-use crate::variables::each_entry;
 use core::ffi::{CStr, c_char};
 use quarry_sys::send_descriptor::send_descriptor;
-
-/// Names the abstract socket at which the watcher waits.
-const VARIABLE: &[u8] = b"QUARRYRUN_STATS=";
 
 unsafe extern "C" {
     /// glibc's name of the program without its directory.
@@ -19,20 +15,16 @@ unsafe extern "C" {
 /// Bytes of a message: the process's number, and as much of its name as fits.
 const MESSAGE_BYTES: usize = 64;
 
-/// Hands the page with this descriptor to the watcher, if one waits.
-pub(crate) fn tell(page: i32) {
-    each_entry(|entry| {
-        let Some(socket) = entry.strip_prefix(VARIABLE) else { return };
-        // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor
-        // runs, and it stays a NUL-terminated string.
-        let (pid, name) =
-            unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
-        let mut message = [0; MESSAGE_BYTES];
-        let pid = pid.to_ne_bytes();
-        message[..pid.len()].copy_from_slice(&pid);
-        for (place, byte) in message[pid.len()..].iter_mut().zip(name.to_bytes()) {
-            *place = *byte;
-        }
-        send_descriptor(socket, &message, page);
-    });
+/// Hands the page with this descriptor to the watcher at this socket.
+pub(crate) fn tell(socket: &[u8], page: i32) {
+    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
+    // and it stays a NUL-terminated string.
+    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
+    let mut message = [0; MESSAGE_BYTES];
+    let pid = pid.to_ne_bytes();
+    message[..pid.len()].copy_from_slice(&pid);
+    for (place, byte) in message[pid.len()..].iter_mut().zip(name.to_bytes()) {
+        *place = *byte;
+    }
+    send_descriptor(socket, &message, page);
 }

@@ -27,10 +27,10 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the values of `QUARRY_PROFILE` and `QUARRY_PROFILE_MEAN`, while the instance is built.
+/// Takes the values of `QUARRY_PROFILE` and `QUARRY_PROFILE_MEAN`, while the settings are read.
 pub(crate) fn prepare(name: &str, value: &str) {
     if name == "PROFILE_MEAN" {
-        let mean = quarry_core::heap::options::parse_bytes(value);
+        let mean = quarry_core::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
         return MEAN.store(mean.unwrap_or(DEFAULT_MEAN_BYTES), Ordering::Relaxed);
     }
     if matches!(value, "" | "0") {
@@ -40,7 +40,7 @@ pub(crate) fn prepare(name: &str, value: &str) {
         let most = FILE_NAME_BYTES;
         return warn(format_args!("QUARRY_PROFILE: a file name has fewer than {most} bytes"));
     }
-    // SAFETY: one thread builds the instance, and none reads before LENGTH says so.
+    // SAFETY: one thread reads the settings, and none reads before LENGTH says so.
     unsafe {
         core::ptr::copy_nonoverlapping(value.as_ptr(), NAME.0.get().cast(), value.len());
     }

@@ -1,0 +1,232 @@
+//! What `QUARRY_*` variables set, read without allocating.
+//!
+//! The settings of the process are read once: when the object is loaded, or at an allocation that
+//! comes before that. Those of the stack are read when it is built. That prints a line for each
+//! name or value that is not accepted, and changes nothing for it.
+
+use crate::instance::SLAB;
+use crate::variables::{each_entry, is_privileged};
+use crate::{profile, statistics};
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::fmt::Write;
+use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions, signal_number};
+use quarry_core::pcp::FaultPolicy;
+use quarry_core::slab::slab_policy;
+use quarry_sys::confined::{confine, is_confined};
+use quarry_sys::primitive::{AtomicU32, Ordering, relax};
+use quarry_sys::report::{Line, warn};
+use quarry_sys::send_descriptor::LONGEST_NAME;
+
+/// Settings of the process rather than of the stack. A value that is not accepted changes nothing.
+pub(crate) struct Settings {
+    /// `QUARRY_DISABLE`: the C library serves.
+    pub(crate) disable: bool,
+    /// `QUARRY_DEEPBIND`: RTLD_DEEPBIND is left alone.
+    pub(crate) deepbind: bool,
+    /// `QUARRY_BACKGROUND`: there may be a reclaim thread.
+    pub(crate) background: bool,
+    /// `QUARRY_CGROUP`: the limit of the control group is the heap's.
+    pub(crate) cgroup: bool,
+    /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
+    pub(crate) purge_delay_ms: i64,
+    /// `QUARRY_RECORD`.
+    pub(crate) record: Wish,
+    /// The signal that `QUARRY_SIGNAL` names.
+    pub(crate) signal: Option<c_int>,
+    /// `QUARRYRUN_PID`: the process that `quarry run` became, or 0.
+    pub(crate) run_pid: u32,
+    /// `QUARRYRUN_STATS`: the abstract socket at which a watcher waits, or nothing.
+    pub(crate) watcher: Line<LONGEST_NAME>,
+}
+
+/// Whether the process has a statistics page (`QUARRY_RECORD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// None.
+    None,
+    /// One.
+    Page,
+    /// One, to which the process also publishes at its start and at its exit.
+    UntilExit,
+    /// One, to which a thread of the process publishes, however idle the process is.
+    Live,
+}
+
+/// A place that is written once, while [`STATE`] is `READING`.
+struct Place(UnsafeCell<Settings>);
+
+// SAFETY: the thread that takes `STATE` from `UNREAD` to `READING` writes it. Others read it once
+// they see `READ`, which that thread stores with release ordering when it is done.
+unsafe impl Sync for Place {}
+
+static SETTINGS: Place = Place(UnsafeCell::new(Settings {
+    disable: false,
+    deepbind: false,
+    background: true,
+    cgroup: true,
+    purge_delay_ms: 500,
+    record: Wish::Page,
+    signal: None,
+    run_pid: 0,
+    watcher: Line::new(),
+}));
+
+const UNREAD: u32 = 0;
+const READING: u32 = 1;
+const READ: u32 = 2;
+static STATE: AtomicU32 = AtomicU32::new(UNREAD);
+
+/// Confines the process if `QUARRY_SANDBOX=1`. Must come before anything is asked of the system,
+/// and so before the settings are read on a stack of Quarry's own.
+pub(crate) fn confine_if_asked() {
+    let mut asks = false;
+    each_entry(|entry| {
+        asks |= entry == b"QUARRY_SANDBOX=1";
+        asks &= entry != b"QUARRY_SANDBOX=0";
+    });
+    if asks {
+        confine();
+    }
+}
+
+/// The settings of the process, if they have been read.
+pub(crate) fn known() -> Option<&'static Settings> {
+    // SAFETY: once READ is seen, they do not change any more.
+    (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })
+}
+
+/// The settings of the process, which the first call reads. That takes more of a stack than a
+/// caller of `malloc` may have.
+pub(crate) fn settings() -> &'static Settings {
+    loop {
+        if let Some(settings) = known() {
+            return settings;
+        }
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        if STATE.compare_exchange(UNREAD, READING, acquire, relaxed).is_ok() {
+            confine_if_asked();
+            // SAFETY: STATE was UNREAD, so only this thread is here, and the others wait for READ.
+            unsafe { (*SETTINGS.0.get()).read() };
+            STATE.store(READ, Ordering::Release);
+        }
+        relax();
+    }
+}
+
+/// The name, without `QUARRY`, and the value of an entry that is Quarry's.
+fn ours(entry: &[u8]) -> Option<(&str, &str)> {
+    core::str::from_utf8(entry.strip_prefix(b"QUARRY")?).ok()?.split_once('=')
+}
+
+impl Settings {
+    #[inline(never)]
+    fn read(&mut self) {
+        each_entry(|entry| self.take(entry));
+        if is_confined() {
+            self.background = false;
+            self.cgroup = false;
+        }
+        if is_confined() || self.disable || is_privileged() {
+            self.record = Wish::None;
+        }
+    }
+
+    /// Takes over what an entry of the environment sets.
+    fn take(&mut self, entry: &[u8]) {
+        match ours(entry) {
+            Some(("RUN_PID", value)) => self.run_pid = value.parse().unwrap_or(0),
+            Some(("RUN_STATS", value)) => {
+                self.watcher = Line::new();
+                let _ = self.watcher.write_str(value);
+            }
+            Some((name, value)) if let Some(name) = name.strip_prefix('_') => self.set(name, value),
+            _ => {}
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        let switch = match name {
+            "DISABLE" => &mut self.disable,
+            "DEEPBIND" => &mut self.deepbind,
+            "BACKGROUND" => &mut self.background,
+            "CGROUP" => &mut self.cgroup,
+            "PURGE_DELAY" => {
+                let delay = value.parse().ok().filter(|delay| *delay >= -1);
+                self.purge_delay_ms = delay.unwrap_or(self.purge_delay_ms);
+                return;
+            }
+            "RECORD" => {
+                self.record = match value {
+                    "0" => Wish::None,
+                    "1" => Wish::Page,
+                    "exit" => Wish::UntilExit,
+                    "live" => Wish::Live,
+                    _ => self.record,
+                };
+                return;
+            }
+            "SIGNAL" => return self.signal = signal_number(value).or(self.signal),
+            "STATS" => return statistics::prepare(value),
+            "STATS_FORMAT" => return statistics::set_format(value),
+            "PROFILE" | "PROFILE_MEAN" => return profile::prepare(name, value),
+            _ => return,
+        };
+        match value {
+            "0" => *switch = false,
+            "1" => *switch = true,
+            _ => {}
+        }
+    }
+}
+
+/// The options of the stack. Programs with raised privileges (AT_SECURE) are not configured.
+pub(crate) fn stack_options() -> StackOptions {
+    let mut options = StackOptions::default();
+    each_entry(|entry| match ours(entry) {
+        Some((name, value)) if let Some(name) = name.strip_prefix('_') => {
+            apply(&mut options, name, value);
+        }
+        None if entry.starts_with(b"QUARRY_") => {
+            warn(format_args!("a QUARRY_ variable is not UTF-8 and was ignored"));
+        }
+        _ => {}
+    });
+    // Without a delay nothing is held back.
+    options.pages.lists_extents &= settings().purge_delay_ms != 0;
+    if is_confined() {
+        options.pages.faults = FaultPolicy { populate: false, huge: false };
+    }
+    options
+}
+
+fn apply(options: &mut StackOptions, name: &str, value: &str) {
+    match options.set(name, value) {
+        Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
+            warn(format_args!(
+                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
+                 takes the library that has {value}"
+            ));
+        }
+        Ok(()) => {}
+        Err(OptionError::UnknownName) => {
+            warn(format_args!("QUARRY_{name} is not an option; accepted are QUARRY_.. {}", Names));
+        }
+        Err(OptionError::BadValue { accepted }) => {
+            warn(format_args!("QUARRY_{name}={value} is not accepted; use {accepted}"));
+        }
+    }
+}
+
+/// All names, as a list for people: with what they have in common, it is longer than a line.
+struct Names;
+
+impl core::fmt::Display for Names {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(out, "{separator}{}", option.name)?;
+        }
+        Ok(())
+    }
+}
