@@ -20,7 +20,7 @@ const EXIT_UNDECIDED: i32 = 1;
 /// by runs of its own, interleaved with glibc. The answer is the first line: "keep glibc", or "use
 /// X" with what is gained. Below it stand the evidence, and the lines for systemd, Docker and
 /// Kubernetes. Where an allocator can change nothing, a run is too short or too long, or these runs
-/// do not decide, it says so.
+/// do not decide, the first line names the reason.
 ///
 /// Exit status 0: there is an answer; 1: it is undecided, or something failed; 2: a wrong option,
 /// and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.

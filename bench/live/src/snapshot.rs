@@ -281,7 +281,7 @@ impl Memory {
 }
 
 impl Budget {
-    /// What is left below the limit; `None` where there is none.
+    /// Bytes left below the limit; `None` without a limit.
     #[must_use]
     pub fn headroom(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_sub(self.used))

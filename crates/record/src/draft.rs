@@ -134,7 +134,7 @@ impl<'a> Draft<'a> {
     /// Writes the last rows and `about`, whose counts of rows are not looked at. Returns the sum
     /// of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
-        // What was not written may hold words of an earlier owner.
+        // Rows that were not written may hold words of an earlier owner.
         while self.events < EVENTS {
             self.event(0);
         }

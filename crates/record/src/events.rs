@@ -2,7 +2,7 @@
 //!
 //! A record has their values in the order of [`NAMES`]. Page counts are in frames of 4 KiB.
 
-/// Values that a record has, those of [`NAMES`] first and zeros behind them.
+/// Values that a record has, those of [`NAMES`] first and zeros after them.
 pub const EVENTS: usize = 96;
 
 /// Names of all values: the page cache's gauges and events by the names of `/proc/vmstat`, then

@@ -7,13 +7,14 @@ use crate::name::{NAME_BYTES, Name};
 pub(crate) trait Field: Sized {
     /// Its bytes.
     const BYTES: usize;
-    /// What they are.
+    /// The kind of its bytes.
     const KIND: Kind;
 
     /// Writes it to the start of `out`.
     fn put(&self, out: &mut [u8]);
 
-    /// Reads it from the start of `bytes`, of which there are enough; `None` where they are none.
+    /// Reads it from the start of `bytes`, of which there are enough; `None` if they are not such a
+    /// value.
     fn get(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -68,7 +69,7 @@ impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
     }
 }
 
-/// Declares a section: a struct whose fields lie one behind the other, without gaps.
+/// Declares a section: a struct whose fields follow each other without gaps.
 macro_rules! section {
     ($(#[$doc:meta])* pub struct $section:ident {
         $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*

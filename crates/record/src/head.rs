@@ -10,7 +10,7 @@
 //!                 published_ns, publications, sum and body are written
 //!                 sequence: (generation, odd) -> (generation, next even) likewise
 //! ```
-//! Whoever fails to change the sequence has lost the record to another process, and claims one
+//! A process that fails to change the sequence has lost the record to another one, and claims one
 //! anew. Before the first publication the sequence is `(generation, 0)`.
 
 use crate::field::section;
@@ -84,7 +84,7 @@ impl Head {
 pub struct Owner {
     /// Which claim of this record it was, counted from 1.
     pub generation: u32,
-    /// `getpid()` of the process, in its own pid namespace; 0 where nobody owns the record.
+    /// `getpid()` of the process, in its own pid namespace; 0 if the record has no owner.
     pub pid: u32,
 }
 
@@ -101,9 +101,9 @@ impl Owner {
         (self.generation as u64) << 32 | self.pid as u64
     }
 
-    /// Returns whether nobody owns the record.
+    /// Returns whether the record has no owner.
     #[must_use]
-    pub const fn is_nobody(self) -> bool {
+    pub const fn is_vacant(self) -> bool {
         self.pid == 0
     }
 }

@@ -4,7 +4,7 @@
 use crate::name::{NAME_BYTES, Name};
 use core::fmt::{self, Write};
 
-/// What the bytes of a field are.
+/// The kind of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 32 bits.
@@ -21,13 +21,13 @@ pub(crate) enum Kind {
 pub(crate) struct Shape {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// Its bytes.
     pub(crate) bytes: usize,
 }
 
-/// A description of a section: its fields, one behind the other.
+/// A description of a section: its fields, one after the other.
 pub(crate) trait Described {
     /// All of them.
     const SHAPES: &'static [Shape];
@@ -56,7 +56,7 @@ fn comma(is_first: bool, out: &mut dyn Write) -> fmt::Result {
     out.write_str(if is_first { "" } else { "," })
 }
 
-/// Writes the name of a member, behind a comma where it is not the first one.
+/// Writes the name of a member, after a comma if it is not the first one.
 pub(crate) fn member(out: &mut dyn Write, is_first: bool, name: &str) -> fmt::Result {
     comma(is_first, out)?;
     string(name, out)?;

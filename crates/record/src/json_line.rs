@@ -10,10 +10,10 @@ use core::fmt::{self, Write};
 
 impl Snapshot<'_> {
     /// Writes everything as one line of JSON, with its end. The names and texts of `head` come
-    /// first, behind the layout's version.
+    /// first, after the layout's version.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The error of the writer.
     pub fn write_json(&self, head: &[(&str, &str)], out: &mut dyn Write) -> fmt::Result {
         out.write_char('{')?;
         member(out, true, "layout")?;

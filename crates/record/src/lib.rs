@@ -5,8 +5,8 @@
 //! [`Snapshot::parse`] reads a copy of one record, and takes nothing in it for granted.
 //!
 //! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
-//! on. Its [`Head`] comes first: who owns it, and the sequence by which a reader sees that nobody
-//! wrote meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
+//! on. Its [`Head`] comes first: its owner, and the sequence by which a reader sees that it did not
+//! change meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
 //! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers the
 //! owner and every word of the body that counts, so no mixture of two publications is ever taken
 //! for one.

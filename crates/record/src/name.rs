@@ -42,7 +42,7 @@ impl Name {
         core::str::from_utf8(&self.bytes[..self.len()]).unwrap_or_default()
     }
 
-    /// Its bytes, with the zeros behind it.
+    /// Its bytes, with the zeros after it.
     #[must_use]
     pub fn bytes(&self) -> [u8; NAME_BYTES] {
         self.bytes
@@ -91,7 +91,7 @@ mod tests {
             bytes
         };
         assert_eq!(Name::parse(bytes(b"zone->lock")), Some(Name::new("zone->lock")));
-        assert_eq!(Name::parse(bytes(b"a\0b")), None, "something behind the end");
+        assert_eq!(Name::parse(bytes(b"a\0b")), None, "something after the end");
         assert_eq!(Name::parse(bytes(b"\xff")), None, "no UTF-8");
         assert_eq!(Name::parse(bytes(b"\x1b[2J")), None, "a control character");
         assert_eq!(Name::parse([b'x'; NAME_BYTES]).map(|it| it.as_str().len()), Some(NAME_BYTES));

@@ -1,15 +1,15 @@
 //! How a process is asked for a heap profile: by sleeping on words of its record, as on futexes.
 //!
-//! Nothing is written. The process wakes whoever sleeps there after each publication, and counts
-//! them. Offsets are in bytes from the start of the record.
+//! Nothing is written. After each publication the process wakes the readers that sleep there, and
+//! counts them. Offsets are in bytes from the start of the record.
 
-/// Somebody who wants a profile sleeps here, and again each time that the process has woken it.
+/// A reader who wants a profile sleeps here, and again each time that the process has woken it.
 pub const BELL: usize = 8;
 
-/// Somebody who wants that profile to end sleeps here.
+/// A reader who wants that profile to end sleeps here.
 pub const STOP: usize = 12;
 
-/// The first of 64 words, of which somebody who wants a profile sleeps on one: it says which.
+/// The first of 64 words. A reader sleeps on the one that stands for the profile it wants.
 pub const WISHES: usize = 64;
 
 /// Least mean of a wish: a child that has given up its parent's rights still shares the page, and
@@ -19,7 +19,7 @@ pub const LEAST_MEAN: usize = 4 << 10;
 /// Greatest mean of a wish.
 pub const MOST_MEAN: usize = 1 << 31;
 
-/// Publications after which a process gives up a profile that nobody rings for any more.
+/// Publications after which a process gives up a profile that no reader rings for any more.
 pub const PATIENCE: u32 = 50;
 
 /// Mean bytes from one sample to the next, and whether frees are traced, that a wish stands for.

@@ -18,7 +18,7 @@ pub mod flags {
 }
 
 section! {
-    /// What serves the process, and how many rows the tables have.
+    /// The build of Quarry that serves the process, and the rows of the tables.
     pub struct About {
         /// Quarry's version.
         pub quarry: Name,
@@ -28,7 +28,7 @@ section! {
         pub pages: Name,
         /// LRU policy, as `QUARRY_LRU` spells it.
         pub lru: Name,
-        /// What serves the fast path: `sequences` or `locked slots`.
+        /// The backend of the fast path: `sequences` or `locked slots`.
         pub backend: Name,
         /// See [`flags`].
         pub flags: u64,
@@ -60,7 +60,7 @@ section! {
 }
 
 section! {
-    /// Where the memory of the heap is, in bytes, beside counts that say so.
+    /// Where the memory of the heap is, in bytes, unless a field counts something else.
     ///
     /// Equation, as far as its parts can be read at one time: the first eleven and the mappings
     /// without `free_zero` and `withheld` are what may be resident, beside the descriptors.
@@ -115,9 +115,9 @@ section! {
         pub parked_objects: u64,
         /// Live mappings: a count.
         pub live_mappings: u64,
-        /// What arrays of CPUs have room for.
+        /// Bytes that arrays of CPUs have room for.
         pub slots_room: u64,
-        /// What lies in them.
+        /// Bytes that lie in them.
         pub slots_held: u64,
     }
 }
@@ -135,8 +135,8 @@ section! {
         pub high: u64,
         /// In use: outside of the free lists of the zones.
         pub used: u64,
-        /// What requests could have without anything being refused: an estimate; `u64::MAX` where
-        /// there is no limit.
+        /// An estimate of the bytes that requests can have before one is refused; `u64::MAX`
+        /// without a limit.
         pub available: u64,
         /// Pages of the cache.
         pub file: u64,
@@ -148,7 +148,7 @@ section! {
         pub pinned: u64,
         /// Objects, slabs and mappings that Quarry holds for later requests.
         pub slab_reclaimable: u64,
-        /// What shrinkers said they could free when they were last asked.
+        /// Bytes that shrinkers reported as freeable when they were last asked.
         pub shrinkable: u64,
         /// Slabs of objects in use.
         pub slab_unreclaimable: u64,

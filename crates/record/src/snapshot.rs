@@ -110,7 +110,7 @@ impl<'a> Snapshot<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let head = Head::parse(bytes)?;
         let (owner, sequence) = (head.owner(), head.sequence());
-        if owner.is_nobody() {
+        if owner.is_vacant() {
             return Err(RecordError::Free);
         }
         if (sequence.generation, sequence.count) == (owner.generation, 0)
@@ -189,7 +189,7 @@ impl<'a> Snapshot<'a> {
         self.head.publications
     }
 
-    /// What serves the process.
+    /// The build of Quarry that serves the process.
     #[must_use]
     pub fn about(&self) -> &About {
         &self.about

@@ -142,7 +142,7 @@ proptest! {
         prop_assert!(Snapshot::parse(&bytes).is_err());
     }
 
-    /// A body with any other word is refused, unless nobody reads the word; never a panic.
+    /// A body with any other word is refused, unless no reader uses the word; never a panic.
     #[test]
     fn a_changed_word_is_found(at in 0..RECORD_WORDS, value in any::<u64>()) {
         let intact = record(SOME);

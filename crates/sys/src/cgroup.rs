@@ -169,7 +169,7 @@ impl Stat {
 }
 
 /// Returns the bytes that the kernel can take back from a group and its children. Version 1 lists
-/// totals of its own behind the group's figures.
+/// its totals after the group's figures.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {

@@ -19,7 +19,7 @@ const WIDE: core::ops::RangeInclusive<usize> = 4 << 10..=512 << 10;
 /// Writes zeros to the `bytes` bytes from `start` on.
 ///
 /// # Safety
-/// These bytes are writable, and nobody but the caller uses them.
+/// These bytes are writable, and only the caller uses them.
 #[inline(always)]
 pub unsafe fn clear(start: NonNull<u8>, bytes: usize) {
     touch_bytes(start.as_ptr(), bytes, Access::Write);
@@ -81,7 +81,7 @@ mod wide {
         let possible =
             cpuid(0).eax >= 7 && has(cpuid(1).ecx, OSXSAVE_AND_AVX) && has(cpuid(7).ebx, AVX2) && {
                 let state: u32;
-                // SAFETY: OSXSAVE says that XGETBV may be used; register 0 always exists.
+                // SAFETY: OSXSAVE allows XGETBV; register 0 always exists.
                 unsafe {
                     asm!(
                         "xgetbv",
@@ -124,7 +124,7 @@ mod wide {
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
         debug_assert!(bytes >= ROUND);
-        // Rounds of aligned stores: from the first line behind `start` while another one fits.
+        // Rounds of aligned stores: from the first line after `start` while another one fits.
         let first = (start as usize + 1).next_multiple_of(LINE);
         let rounds = (start as usize + bytes - first) / ROUND;
         // SAFETY: all stores lie in `start..start + bytes`: a line at its front, a round at its
@@ -173,13 +173,13 @@ mod tests {
         for bytes in (0..300).step_by(7).chain(edges.into_iter().flat_map(near)) {
             for from in [0, 1, 31, 32, 48, 63, 64] {
                 let target = NonNull::from(&mut memory[from]);
-                // SAFETY: `from + bytes` lies inside the vector, which nobody else uses.
+                // SAFETY: `from + bytes` lies inside the vector, which only this test uses.
                 unsafe { clear(target, bytes) };
                 let (before, rest) = memory.split_at(from);
-                let (cleared, behind) = rest.split_at(bytes);
+                let (cleared, after) = rest.split_at(bytes);
                 assert!(cleared.iter().all(|byte| *byte == 0), "{bytes} bytes from {from}");
                 let is_untouched = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0xa5);
-                assert!(is_untouched(before) && is_untouched(behind), "{bytes} from {from}");
+                assert!(is_untouched(before) && is_untouched(after), "{bytes} from {from}");
                 memory[from..from + bytes].fill(0xa5);
             }
         }

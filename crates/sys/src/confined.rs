@@ -14,7 +14,7 @@ pub fn confine() {
     CONFINED.store(true, Ordering::Relaxed);
 }
 
-/// Whether the process is confined.
+/// Returns whether the process is confined.
 #[inline]
 #[must_use]
 pub fn is_confined() -> bool {

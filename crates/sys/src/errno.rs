@@ -33,7 +33,7 @@ pub fn last() -> i32 {
 
 /// Sets the calling thread's `errno`.
 pub fn set(value: i32) {
-    // SAFETY: as for `last`; nobody else writes it.
+    // SAFETY: as for `last`; only this thread writes it.
     unsafe { *libc::__errno_location() = value };
 }
 

@@ -69,13 +69,13 @@ impl FileDescriptor {
     /// Takes a descriptor over, which is closed with this.
     ///
     /// # Safety
-    /// The descriptor is open, and nobody else closes it.
+    /// The descriptor is open, and no other code closes it.
     #[must_use]
     pub const unsafe fn owned(number: i32) -> Self {
         Self { number, is_owned: true }
     }
 
-    /// Uses a descriptor that somebody else closes.
+    /// Uses a descriptor that other code closes.
     ///
     /// # Safety
     /// The descriptor stays open as long as this lives.
@@ -146,7 +146,7 @@ impl FileDescriptor {
     }
 
     /// Calls `preadv` or `pwritev` until all bytes are moved, one call moves none, or one is
-    /// refused. `fill` sets the vectors to the bytes behind the first ones that are done.
+    /// refused. `fill` sets the vectors to the bytes after the first ones that are done.
     fn transfer(
         &self,
         call: libc::c_long,
@@ -197,7 +197,7 @@ impl Vectors {
         Self { all: [none; PIECES], count: 0 }
     }
 
-    /// Takes what lies behind the first `done` bytes of the pieces, as far as there is room.
+    /// Takes all after the first `done` bytes of the pieces, as far as there is room.
     fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
         let mut skipped = done;
         for (start, len) in pieces {

@@ -7,7 +7,7 @@ macro_rules! weak_address {
     ($symbol:literal) => {{
         let address: *const u8;
         // SAFETY: reads the entry of the global offset table that the assembler makes for the
-        // symbol; the loader has filled it, with null where nobody defines the symbol.
+        // symbol; the loader has filled it, with null where no object defines the symbol.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(
@@ -97,8 +97,8 @@ pub fn reset_streams() {
 pub type ForkHandler = unsafe extern "C" fn();
 
 /// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. Where
-/// there is glibc, it calls the function behind that one (of the Linux Standard Base): a shared
-/// object calls `pthread_atfork` through a linkage table, which lies behind all of its text and
+/// there is glibc, it calls the function below that one (of the Linux Standard Base): a shared
+/// object calls `pthread_atfork` through a linkage table, which lies after all of its text and
 /// would bring 64 KiB of the file into memory for this one call.
 ///
 /// # Safety

@@ -74,7 +74,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
     }
 
     /// Removes a value, and waits for its use by another task, if there is one. After success
-    /// nobody uses it any more.
+    /// no task uses it any more.
     ///
     /// # Errors
     /// Where the calling task itself uses it at the moment; it stays.

@@ -7,8 +7,8 @@
 //!
 //! A lock can be made that does not count ([`Chosen`]): the difference is the price of counting.
 //!
-//! Holding is measured in samples, waiting always: whoever waits reads the clock twice, which takes
-//! less time than the futex and the spinning that it does anyway.
+//! Holding is measured in samples, waiting always: a waiting task reads the clock twice, which
+//! takes less time than the futex and the spinning that it does anyway.
 //!
 //! A task that waits for itself (a signal handler that allocates while it interrupts the
 //! allocator's slow path) would wait forever; the lock reports it in one line instead.
@@ -76,7 +76,7 @@ impl Counting for Always {
     }
 }
 
-/// Whoever makes the lock chooses, to measure what counting costs.
+/// The maker of the lock chooses, to measure the cost of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen(pub bool);
 
@@ -158,7 +158,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.taken()
     }
 
-    /// What the lock is called where it announces itself.
+    /// The name under which the lock announces itself.
     #[inline(always)]
     fn name(&self) -> usize {
         core::ptr::from_ref(self) as usize

@@ -28,7 +28,7 @@ impl Drop for Descriptor {
 }
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
-/// changes, and from Linux 5.1 on nobody else can write it. The descriptor stays open under a
+/// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open under a
 /// number of at least `least`, out of the way of programs that count on the lowest free ones, and
 /// where that is cheap out of reach of those that try all numbers that they may have; it is closed
 /// by `exec` and otherwise left to the program. Returns the memory and that number. About ten
@@ -48,8 +48,8 @@ pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8
 /// As there; the memory is as it was then.
 ///
 /// # Safety
-/// The `bytes` at `at`, whole pages, are the caller's mapping, and whoever uses it meanwhile does
-/// so by atomic words of which any may become 0.
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and all others use it by
+/// atomic words of which any may become 0.
 pub unsafe fn replace_by_sealed(
     at: NonNull<u8>,
     name: &CStr,
@@ -97,7 +97,7 @@ unsafe fn map_sealed_at(
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
-    // SAFETY: a mapping of a file that nobody else knows; it replaces nothing, or what the caller
+    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or what the caller
     // has promised.
     let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
     if raw == libc::MAP_FAILED {
@@ -208,7 +208,7 @@ mod tests {
         let writer = OpenOptions::new().write(true).open(&path).expect("its owner may open it");
         assert!(writer.set_len(0).is_err() && writer.set_len(2 * BYTES as u64).is_err());
         if seals & F_SEAL_FUTURE_WRITE != 0 {
-            assert!(std::io::Write::write(&mut &writer, b"x").is_err(), "nobody else writes");
+            assert!(std::io::Write::write(&mut &writer, b"x").is_err(), "no other process writes");
         }
     }
 

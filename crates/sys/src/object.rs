@@ -19,8 +19,9 @@ const DT_FLAGS_1: i64 = 0x6fff_fffb;
 /// Linked with `-z nodelete`.
 const DF_1_NODELETE: u64 = 8;
 
-/// Keeps the shared object that contains this code loaded until the process ends, whoever closes
-/// it. Does nothing in a program, which is never closed, and nothing after the first call.
+/// Keeps the shared object that contains this code loaded until the process ends, even if the
+/// program closes it. Does nothing in a program, which is never closed, and nothing after the first
+/// call.
 ///
 /// Takes the lock of the loader, which is recursive: a thread that runs the constructors of an
 /// object holds it already. The caller may hold no lock of ours.

@@ -42,7 +42,7 @@ mod tests {
         };
         let sum = (kilobytes("MemTotal") + kilobytes("SwapTotal")) << 10;
         // A container may print its share instead.
-        assert!(memory_and_swap().expect("nobody refuses") >= sum);
+        assert!(memory_and_swap().expect("no refusal") >= sum);
         let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").expect("likewise");
         assert_eq!(is_guessing(), mode.trim() == "0");
     }

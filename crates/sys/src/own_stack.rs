@@ -53,7 +53,7 @@ struct Job<F, R> {
 type Begin = unsafe extern "C" fn(*mut u8);
 
 /// # Safety
-/// `job` is the address of a [`Job`] of these types that has not run and that nobody else uses.
+/// `job` is the address of a [`Job`] of these types that has not run and that no other code uses.
 unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     // SAFETY: the caller's promise; the work is taken once.
     unsafe {
@@ -70,7 +70,7 @@ fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
         return unsafe { begin(job) };
     };
     let signals = signals();
-    // SAFETY: as above; the memory is writable and nobody else's, and its end is aligned as the
+    // SAFETY: as above; the memory is writable and only ours, and its end is aligned as the
     // ABIs demand.
     unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
     drop(signals);

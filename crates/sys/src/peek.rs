@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn what_may_not_be_read_is_no_end() {
-        // SAFETY: a mapping of our own, which nobody else knows.
+        // SAFETY: a mapping that only this function knows.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)

@@ -1,8 +1,8 @@
-//! Numbers that nobody can foresee.
+//! Unpredictable numbers.
 
 use crate::confined::is_confined;
 
-/// A number that nobody can foresee. Where the kernel gives none or may not be asked, the random
+/// An unpredictable number. Where the kernel gives none or may not be asked, the random
 /// part of a stack's address serves. One system call.
 #[must_use]
 pub fn random() -> usize {

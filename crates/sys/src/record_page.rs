@@ -1,4 +1,4 @@
-//! The statistics page as processes share it: who owns which record, and publications.
+//! The statistics page as processes share it: the owners of records, and publications.
 //!
 //! The layout is `quarry_record`'s; its `head` has the protocol. A process changes a word of the
 //! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. So two
@@ -6,10 +6,10 @@
 //! is not in the sequence loses the record when it begins or ends. What it has written meanwhile is
 //! mended by the other's next publication, and readers find it by the sum.
 //!
-//! How a record becomes free: without a system call nobody knows whether another process lives. So
-//! a record whose last publication is old ([`STALE_NS`]) passes to a child that finds no free one.
-//! If its owner lives after all, it finds out at its next publication, and claims a record anew.
-//! The record of the process that made the page never passes on.
+//! How a record becomes free: without a system call a process cannot know whether another one
+//! lives. So a record whose last publication is old ([`STALE_NS`]) passes to a child that finds no
+//! free one. If its owner lives after all, it finds out at its next publication, and claims a
+//! record anew. The record of the process that made the page never passes on.
 
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -89,7 +89,7 @@ impl SharedRecord {
         }
         let writing = before.next();
         word.compare_exchange(before.to_word(), writing.to_word(), AcqRel, Relaxed).ok()?;
-        // No reader sees a word of the body before it sees that somebody writes.
+        // No reader sees a word of the body before it sees that a process writes.
         fence(Release);
         Some(writing)
     }
@@ -113,7 +113,7 @@ impl RecordPage {
     fn claim(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         for (at, record) in self.records.iter().enumerate().skip(1) {
             let owner = record.owner();
-            if owner.is_nobody()
+            if owner.is_vacant()
                 && let Some(owner) = record.claim(owner, pid, now_ns)
             {
                 return Some((at, owner));
@@ -158,7 +158,7 @@ pub struct Publisher {
     is_child: AtomicBool,
     /// The number of the claimed record.
     record: AtomicU32,
-    /// What this process put into its word `owner`; 0 before it claims one.
+    /// The word `owner` as this process wrote it; 0 before it claims one.
     owner: AtomicU64,
 }
 
@@ -178,8 +178,8 @@ impl Publisher {
     /// Takes a page that this process has made.
     ///
     /// # Safety
-    /// The page stays mapped and writable as long as the publisher lives, and whoever else writes
-    /// it does so by atomic words.
+    /// The page stays mapped and writable as long as the publisher lives, and all others write it
+    /// by atomic words.
     pub unsafe fn open(&self, page: *mut RecordPage) {
         self.page.store(page, Release);
     }
@@ -193,7 +193,7 @@ impl Publisher {
     /// The address of the record that this process owns, if it owns one.
     pub fn own_record(&self) -> Option<usize> {
         let page = self.page()?;
-        let is_owner = !Owner::from_word(self.owner.load(Relaxed)).is_nobody();
+        let is_owner = !Owner::from_word(self.owner.load(Relaxed)).is_vacant();
         let record = page.records.get(self.record.load(Relaxed) as usize)?;
         is_owner.then(|| core::ptr::from_ref(record) as usize)
     }
@@ -228,7 +228,7 @@ impl Publisher {
         fill: impl FnOnce(&mut dyn Sink) -> u64,
     ) -> Published {
         let mut owner = Owner::from_word(self.owner.load(Relaxed));
-        if owner.is_nobody() {
+        if owner.is_vacant() {
             let is_child = self.is_child();
             let claim = if is_child { RecordPage::claim } else { RecordPage::claim_first };
             let Some((record, claimed)) = claim(page, pid, now_ns) else {

@@ -30,7 +30,7 @@ fn the_second_thread_finds_locks_as_the_first_left_them() {
     let held = lock.lock();
     assert!(lock.try_lock().is_none(), "taken twice");
     drop(held);
-    *lock.try_lock().expect("nobody holds it") += 1;
+    *lock.try_lock().expect("it is free") += 1;
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..10_000).for_each(|_| *lock.lock() += 1));

@@ -80,7 +80,8 @@ fn a_thread_forks_while_it_is_inside() {
     });
 }
 
-/// The thread that somebody waits for inside is not kept out by a fork that waits for him.
+/// A fork that waits for a thread inside the gate does not keep out the thread that this one waits
+/// for.
 #[test]
 fn a_thread_that_sleeps_is_outside_meanwhile() {
     static GATE: Gate = Gate::new();

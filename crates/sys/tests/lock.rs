@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 #[test]
 fn a_task_that_holds_the_lock_does_not_wait_for_itself() {
     let lock = CountedLock::new(1);
-    let held = lock.lock_of_others().expect("nobody holds it");
+    let held = lock.lock_of_others().expect("it is free");
     assert!(lock.lock_of_others().is_none(), "the running task holds it");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| *lock.lock_of_others().expect("another task holds it"));
@@ -50,7 +50,7 @@ fn one_acquisition_in_so_many_has_its_hold_time_measured() {
     }
 }
 
-/// Without counting, a lock excludes as before, and says that it has no figures.
+/// Without counting, a lock excludes as before, and has no figures.
 #[test]
 fn a_lock_that_does_not_count_stores_nothing() {
     let lock = CountedLock::counting(0u32, Chosen(false));

@@ -31,7 +31,7 @@ impl Maker {
 
     fn copy(&self) -> Vec<u8> {
         let mut copy = vec![0; PAGE_BYTES];
-        // SAFETY: the mapping has so many bytes, and nobody writes at the moment.
+        // SAFETY: the mapping has so many bytes, and no process writes at the moment.
         unsafe { self.page.copy_to_nonoverlapping(copy.as_mut_ptr(), PAGE_BYTES) };
         copy
     }

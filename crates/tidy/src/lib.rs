@@ -19,7 +19,7 @@ pub struct Breach {
     pub path: String,
     /// Line, counted from 1; 0 where the whole file is meant.
     pub line: usize,
-    /// What is wrong and what is accepted.
+    /// The fault, and what is accepted.
     pub message: String,
 }
 

@@ -16,7 +16,7 @@ pub const ACCEPTED: &[&str] = &[
     "Zlib",
 ];
 
-/// Whether `expression` can be met by accepted licences: one side of each `OR`, both of each `AND`.
+/// Returns whether accepted licences meet `expression`: one side of each `OR`, both of each `AND`.
 /// The old form `MIT/Apache-2.0` means `OR`. Anything that cannot be read is refused.
 #[must_use]
 pub fn is_accepted(expression: &str) -> bool {

@@ -44,8 +44,8 @@ fn block(code: &str, start: usize) -> Option<Impl> {
             let at = open + at + receiver.len();
             let Some(rest) = code[at..].trim_start().strip_prefix(joint) else { continue };
             let name = name_at(rest.trim_start());
-            let behind = rest.trim_start()[name.len()..].trim_start();
-            if behind.starts_with('(') || behind.starts_with("::<") {
+            let next = rest.trim_start()[name.len()..].trim_start();
+            if next.starts_with('(') || next.starts_with("::<") {
                 calls.push((name.to_owned(), at));
             }
         }

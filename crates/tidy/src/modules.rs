@@ -33,7 +33,7 @@ struct Module {
 /// A leaf of a `use` declaration.
 struct Use {
     segments: Path,
-    /// What it is called here; `*` for a glob.
+    /// Its name here; `*` for a glob.
     name: String,
     is_public: bool,
     line: usize,
@@ -178,16 +178,16 @@ impl Modules {
                 self.modules.contains_key(&child).then_some(child)?
             }
         };
-        while let Some((name, behind)) = rest.split_first() {
+        while let Some((name, after)) = rest.split_first() {
             let child = [&here[..], std::slice::from_ref(name)].concat();
             if name == "super" {
                 here.pop()?;
             } else if self.modules.contains_key(&child) {
                 here = child;
             } else {
-                return Some(self.imported(&here, name, behind, depth).unwrap_or(here));
+                return Some(self.imported(&here, name, after, depth).unwrap_or(here));
             }
-            rest = behind;
+            rest = after;
         }
         Some(here)
     }
@@ -197,7 +197,7 @@ impl Modules {
         &self,
         here: &[String],
         name: &str,
-        behind: &[String],
+        after: &[String],
         depth: usize,
     ) -> Option<Path> {
         let module = self.modules.get(here)?;
@@ -206,7 +206,7 @@ impl Modules {
         }
         let named = module.uses.iter().find(|one| one.name == name);
         if let Some(one) = named {
-            return self.definer(here, &[&one.segments[..], behind].concat(), depth + 1);
+            return self.definer(here, &[&one.segments[..], after].concat(), depth + 1);
         }
         module.uses.iter().filter(|one| one.name == "*").find_map(|one| {
             let from = self.definer(here, &one.segments, depth + 1)?;
@@ -268,7 +268,7 @@ fn way_around(graph: &Graph, members: &[String]) -> Vec<String> {
     Vec::new()
 }
 
-/// Whether code has an item of this name.
+/// Returns whether code has an item of this name.
 fn is_defined(code: &str, name: &str) -> bool {
     const ITEMS: [&str; 9] =
         ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "macro_rules!"];
@@ -288,8 +288,8 @@ fn path_at(code: &str) -> Path {
             return segments;
         }
         segments.push(rest[..end].to_owned());
-        let Some(behind) = rest[end..].strip_prefix("::") else { return segments };
-        rest = behind;
+        let Some(after) = rest[end..].strip_prefix("::") else { return segments };
+        rest = after;
     }
 }
 
@@ -298,7 +298,7 @@ fn declarations(code: &str) -> Vec<(usize, usize)> {
     words(code, "use")
         .into_iter()
         .filter_map(|offset| {
-            // `use<..>` bounds of types are none.
+            // A bound `use<..>` of a type is not one.
             code[offset..].starts_with("use ").then_some(())?;
             Some((offset, offset + code[offset..].find(';')?))
         })

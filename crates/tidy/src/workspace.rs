@@ -83,7 +83,7 @@ pub fn text_files(endings: &[&str]) -> Vec<TextFile> {
         .collect()
 }
 
-/// What `cargo metadata` says, for the dependencies of this platform only.
+/// The output of `cargo metadata`, for the dependencies of this platform only.
 ///
 /// # Panics
 /// Where cargo fails; its message is part of the panic.

@@ -1,7 +1,8 @@
 //! The shared object exports the ABI and nothing else, and carries no Rust runtime.
 //!
 //! Which object: `QUARRY_LIBRARY`, else the release build beside these tests. `scripts/test.sh`
-//! builds it first and names it; where neither exists there is nothing to look at, and it says so.
+//! builds it first and names it; where neither exists there is nothing to look at, and it prints a
+//! line.
 
 use quarry_tidy::workspace::root;
 use quarry_tidy::{Breach, expect_none};
@@ -36,7 +37,7 @@ fn all_names(library: &Path) -> BTreeSet<String> {
     names(&nm(Path::new(&debug), &[]))
 }
 
-/// What `nm` prints with `options`, line by line.
+/// The output of `nm` with `options`, line by line.
 fn nm(library: &Path, options: &[&str]) -> Vec<String> {
     let output =
         Command::new("nm").args(options).arg(library).output().expect("nm (binutils) runs");

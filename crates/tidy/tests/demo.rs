@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// What the script needs where nothing else is there.
+/// Tools that the script needs on a bare machine.
 const TOOLS: [&str; 5] = ["awk", "bash", "dirname", "mktemp", "rm"];
 
 #[test]

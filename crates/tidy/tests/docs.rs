@@ -1,4 +1,4 @@
-//! What the documentation names exists: links, files of the repository, options.
+//! Everything that the documentation names exists: links, files of the repository, options.
 
 use quarry_tidy::workspace::{root, text_files};
 use quarry_tidy::{Breach, expect_none};

@@ -8,7 +8,7 @@ use quarry_tidy::workspace::root;
 use quarry_tidy::{Breach, expect_none};
 use std::fs;
 
-/// What a stranger reads before leaving.
+/// As much as a stranger reads before leaving.
 const README_LINES_MAX: usize = 100;
 
 fn page(path: &str) -> String {

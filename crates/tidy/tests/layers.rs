@@ -45,7 +45,7 @@ fn layer(name: &str) -> Option<usize> {
     CRATES.iter().position(|row| row.contains(&name))
 }
 
-/// What the crates of the workspace depend on: who, on whom, and how.
+/// The dependencies of the workspace: a crate, the crate that it uses, and how.
 fn dependencies(metadata: &Value) -> Vec<(&str, &str, &Value)> {
     let mut all = Vec::new();
     for package in members(metadata) {

@@ -58,7 +58,7 @@ fn every_lock_is_visited_in_its_file() {
 }
 
 #[test]
-fn a_lock_that_nobody_visits_is_found() {
+fn a_lock_without_a_visit_is_found() {
     let code = "struct Barn { sheaves: CountedLock<Sheaves>, rest: CountedLock<u8> }\n\
                 impl Barn { fn visit_locks(&self, visit: &mut Visit<'_>) {\n\
                 visit(\"barn->lock\", &self.sheaves); } }\n";

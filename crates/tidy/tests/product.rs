@@ -1,4 +1,4 @@
-//! What `make build` compiles: a list, so that it cannot grow unseen.
+//! The packages that `make build` compiles: a list, so that it cannot grow unseen.
 
 use quarry_tidy::workspace::root;
 use std::collections::BTreeSet;

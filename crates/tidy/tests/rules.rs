@@ -40,8 +40,8 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "outside/",
 ];
 
-/// Modules that forbid `unsafe`. A file inside them that cannot do without says so where the
-/// compiler sees it, by `#[expect(unsafe_code, reason = "..")]`.
+/// Modules that forbid `unsafe`. A file inside them that cannot do without declares it to
+/// the compiler, by `#[expect(unsafe_code, reason = "..")]`.
 const UNSAFE_DENIED: &[&str] =
     &["crates/core/src/zone/", "crates/core/src/pcp/", "crates/core/src/lru/"];
 
@@ -51,8 +51,7 @@ const SEAM_ALLOWED: &[(&str, &str)] = &[
     ("crates/sys/src/os/fake.rs", "counts calls of a test; no interleaving depends on it"),
 ];
 
-/// What a model checker or a simulated machine puts itself in the place of, and where it is to be
-/// had instead.
+/// Services that a model checker or a simulated machine replaces, and the module that offers each.
 const BEHIND_SEAM: &[(&str, &str)] = &[
     ("sync::atomic", "atomics come from quarry_sys::primitive, so that the model sees them"),
     ("spin_loop", "a task that waits calls quarry_sys::primitive::relax"),
@@ -64,8 +63,8 @@ const BEHIND_SEAM: &[(&str, &str)] = &[
     ("timedwait", "sleeping is in quarry_sys::primitive::futex"),
     ("timedlock", "sleeping is in quarry_sys::primitive::futex"),
     ("sched_yield", "a task that waits calls quarry_sys::primitive::relax"),
-    ("pthread_self", "who runs is said by quarry_sys::primitive::task"),
-    ("gettid", "who runs is said by quarry_sys::primitive::task"),
+    ("pthread_self", "quarry_sys::primitive::task identifies the running task"),
+    ("gettid", "quarry_sys::primitive::task identifies the running task"),
 ];
 
 /// Crates that a model checker or a simulated machine must be able to watch.
@@ -187,7 +186,8 @@ fn every_unsafe_block_says_why_it_is_sound() {
     expect_none("SAFETY comments", &breaches);
 }
 
-/// Whether a comment with SAFETY stands on `line` (from 1) or above it in the same statement.
+/// Returns whether a comment with SAFETY stands on `line` (from 1) or above it in the same
+/// statement.
 fn is_justified(text: &[&str], code: &[&str], line: usize) -> bool {
     let mut index = line - 1;
     loop {
@@ -243,7 +243,7 @@ fn no_file_names_a_machine() {
         for (index, line) in file.text.lines().enumerate() {
             for needle in folders.iter().chain(&hosts) {
                 for (offset, _) in line.match_indices(needle.as_str()) {
-                    // Behind a name it is a folder of ours; only a path from the root is foreign.
+                    // After a name it is a folder of ours; only a path from the root is foreign.
                     let inside =
                         line[..offset].ends_with(|c: char| c.is_alphanumeric() || c == '.');
                     if !inside || !needle.starts_with('/') {

@@ -1,4 +1,4 @@
-//! What `make all` leaves is small, and debuggers still find its symbols and lines.
+//! The files of `make all` are small, and debuggers still find their symbols and lines.
 //!
 //! `QUARRY_LIBRARY` names the library, as in `scripts/test.sh`; the other files lie where
 //! `make all` puts them, as far as they were built. Without it there is nothing to weigh: a plain

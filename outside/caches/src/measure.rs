@@ -17,7 +17,7 @@ const WHOLE_EVERY: u64 = 1024;
 /// Lookups that a task takes at once, so that tasks stay near each other in the trace.
 const CHUNK: usize = 64;
 
-/// Who measures, and what a miss costs.
+/// The number of tasks that measure, and the cost of a miss.
 pub struct Terms {
     /// Tasks that share the trace.
     pub tasks: u32,

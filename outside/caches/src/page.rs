@@ -67,7 +67,7 @@ impl Key {
         (self.mixed() >> 40) as usize % WORDS
     }
 
-    /// What [`Page::read`] returns for the page of this key.
+    /// The result of [`Page::read`] for the page of this key.
     #[inline(always)]
     #[must_use]
     pub fn expected(self, reading: Reading) -> u64 {

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// What it is, with its version.
+    /// Its description, with its version.
     pub about: &'static str,
     /// True for a policy that only counts hits.
     pub is_simulator: bool,
@@ -105,7 +105,7 @@ pub struct CacheHit {
     mib: u32,
     /// How many times the pages of the cache are looked up.
     rounds: u32,
-    /// What a miss costs, in microseconds.
+    /// Cost of a miss, in microseconds.
     latency_us: u64,
     seed: u64,
 }

@@ -46,7 +46,7 @@ type Orders = Arc<Mutex<HashMap<u64, Order>>>;
 async fn take(State(orders): State<Orders>, Json(order): Json<Order>) -> Json<Sum> {
     let cents = order.lines.iter().map(|line| line.count * line.cents).sum();
     let id = order.id;
-    let before = orders.lock().expect("nobody panics with it").insert(id % KEPT, order);
+    let before = orders.lock().expect("no task panics with it").insert(id % KEPT, order);
     drop(before);
     Json(Sum { id, cents })
 }

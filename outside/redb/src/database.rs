@@ -6,7 +6,7 @@ use redb::{Builder, Database};
 use std::fmt;
 use std::path::Path;
 
-/// Who caches the pages of a database.
+/// The cache of the pages of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedBy {
     /// redb, in so many bytes of the heap.

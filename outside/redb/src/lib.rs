@@ -2,7 +2,7 @@
 //! the heap of the process.
 //!
 //! ```text
-//! storage   a file behind Quarry's page cache, as redb's storage
+//! storage   a file through Quarry's page cache, as redb's storage
 //! database  a database with redb's own cache, or on Quarry
 //! workload  what is done to it, and the answers
 //! ```

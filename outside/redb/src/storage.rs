@@ -1,4 +1,4 @@
-//! A file behind Quarry's page cache, as redb's storage.
+//! A file through Quarry's page cache, as redb's storage.
 
 use anyhow::{Context, Result};
 use quarry::{Backing, FileBacking, Mapping, PageCache, PageError, PageSlot, ReadWrite};
@@ -100,7 +100,7 @@ impl StorageBackend for CachedFile {
         if len < self.size() {
             let page = PAGE as u64;
             self.pages.truncate(len.div_ceil(page)).map_err(refused)?;
-            // The page that the end lies in reads as zero behind it.
+            // The page that the end lies in reads as zero after it.
             let rest = (len % page) as usize;
             if rest > 0 {
                 let last = self.pages.read(len / page).map_err(refused)?;

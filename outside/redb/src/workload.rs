@@ -22,7 +22,7 @@ pub struct Amount {
     pub lookups: u64,
 }
 
-/// What the database answered; equal databases answer the same.
+/// The answers of the database; equal databases answer the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Records that are left.
@@ -80,8 +80,8 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
         transaction.commit()?;
         next = end;
     }
-    // What a transaction changes lies in redb's own buffers until it is committed: these are in the
-    // heap, under the same limit, so transactions are small.
+    // The changes of a transaction lie in redb's own buffers until it is committed: these are in
+    // the heap, under the same limit, so transactions are small.
     let changed: Vec<u64> =
         (0..amount.records).filter(|key| is_deleted(*key) || is_rewritten(*key)).collect();
     for keys in changed.chunks(BATCH as usize) {

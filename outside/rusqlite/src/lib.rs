@@ -1,4 +1,4 @@
-//! What `docs/sqlite.md` says, as a program: rusqlite with the SQLite that it brings along, on
+//! The example of `docs/sqlite.md` as a program: rusqlite with the SQLite that it brings along, on
 //! Quarry.
 
 use anyhow::{Context, Result};

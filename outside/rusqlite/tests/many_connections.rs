@@ -31,7 +31,7 @@ fn look_up(connection: &Connection, seed: u32) -> Result<u64> {
 #[test]
 fn many_connections_share_one_limit() -> Result<()> {
     install()?;
-    ensure!(install().is_ok(), "as long as nobody has used SQLite, it may be said twice");
+    ensure!(install().is_ok(), "before the first use of SQLite, it may be called twice");
     ensure!(Quarry::set_limit(LIMIT));
     let folder = tempfile::tempdir()?;
     let most = thread::scope(|scope| -> Result<Vec<u64>> {

@@ -3,7 +3,7 @@
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
 //! unmapping), so that the code above runs under sanitizers and valgrind as it is. In front of each
 //! lie a few bytes that say which mapping to unmap. A test can make every call fail by its number,
-//! counted from 1, to walk every error path, and can give a range to somebody else.
+//! counted from 1, to walk every error path, and can make a range foreign.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
@@ -32,7 +32,7 @@ pub struct FakeOs {
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
     huge_bytes: AtomicUsize,
-    /// Start and bytes of the range that is somebody else's.
+    /// Start and bytes of the foreign range.
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
     /// Addresses that are not purged, from the first one to before the second.
@@ -104,19 +104,18 @@ impl FakeOs {
         self.huge_bytes.load(Ordering::Relaxed)
     }
 
-    /// Says that somebody else has mapped something there, and takes back what was said of another
-    /// range before.
+    /// Makes a range foreign, as if other code had mapped it, in place of the one before.
     pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
         self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
         self.foreign[1].store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets whether the next moves fail and leave their targets to somebody else.
+    /// Sets whether the next moves fail and leave their targets foreign.
     pub fn lose_targets(&self, loses: bool) {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }
 
-    /// Returns whether a part of the range is somebody else's.
+    /// Returns whether a part of the range is foreign.
     fn is_foreign(&self, address: NonNull<u8>, bytes: usize) -> bool {
         let [start, length] = [0, 1].map(|word| self.foreign[word].load(Ordering::Relaxed));
         let address = address.as_ptr() as usize;
@@ -165,7 +164,7 @@ impl FakeOs {
 /// Makes a range read as zero without touching pages that were never touched.
 ///
 /// # Safety
-/// The range is accessible, and nobody uses it.
+/// The range is accessible and unused.
 unsafe fn forget(address: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller's promise; Miri knows no madvise.
     unsafe {
@@ -199,7 +198,7 @@ unsafe impl Os for FakeOs {
 
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
-        assert!(!self.is_foreign(address, bytes), "unmapped memory of somebody else");
+        assert!(!self.is_foreign(address, bytes), "unmapped foreign memory");
         // SAFETY: the caller's promise.
         unsafe { forget(address, bytes) };
         Ok(())
@@ -208,8 +207,8 @@ unsafe impl Os for FakeOs {
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
         self.count()?;
         // SAFETY: both pieces lie in the same window, as the caller promises.
-        let behind = unsafe { address.add(bytes) };
-        let is_free = !self.is_foreign(behind, new_bytes - bytes);
+        let after = unsafe { address.add(bytes) };
+        let is_free = !self.is_foreign(after, new_bytes - bytes);
         if is_free { Ok(()) } else { Err(OsError(libc::ENOMEM)) }
     }
 
@@ -265,7 +264,7 @@ unsafe impl Os for FakeOs {
 
     unsafe fn release(&self, address: NonNull<u8>, _bytes: usize) {
         // SAFETY: `reserve` wrote the head in front of what it returned, and the caller promises
-        // that this is a whole reservation which nobody uses.
+        // that this is a whole reservation which is unused.
         unsafe {
             let head = address.as_ptr().sub(HEAD_BYTES).cast::<Head>().read();
             libc::munmap(head.raw, head.span);

@@ -12,8 +12,8 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Whether some of our memory may be in huge pages, because we asked or because the system gives
-/// them unasked.
+/// Tells whether some of our memory may be in huge pages, because we asked or because the system
+/// gives them unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -85,7 +85,7 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
         return Ok(());
     }
     // Before Linux 4.17 the kernel does not know the flag and takes the address for a hint.
-    // SAFETY: the mapping just made, which nobody knows.
+    // SAFETY: the mapping just made, which no other code knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }
@@ -103,7 +103,7 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     let start = raw as usize;
     let aligned = start.next_multiple_of(align);
     let (head, tail) = (aligned - start, start + span - (aligned + bytes));
-    // SAFETY: both pieces are parts of the mapping just made that nobody has seen.
+    // SAFETY: both pieces are parts of the mapping just made that no other code has seen.
     unsafe {
         if head != 0 {
             libc::munmap(raw.cast(), head);
@@ -127,7 +127,7 @@ const GAP_BYTES: usize = 1 << 30;
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings
-/// are, and behind the last one for the others, so that no two overlap.
+/// are, and after the last one for the others, so that no two overlap.
 fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let room = END_OF_WINDOWS - LOWEST_WINDOW;
     let span = bytes.checked_add(GAP_BYTES)?.checked_next_multiple_of(align)?;
@@ -135,9 +135,9 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let random = LOWEST_WINDOW.next_multiple_of(align) + random() % places.max(1) * align;
     let mut next = NEXT_WINDOW.load(Ordering::Relaxed);
     loop {
-        let behind = next.checked_next_multiple_of(align)?;
-        let fits = next != 0 && behind + span <= END_OF_WINDOWS;
-        let start = if fits { behind } else { random };
+        let after = next.checked_next_multiple_of(align)?;
+        let fits = next != 0 && after + span <= END_OF_WINDOWS;
+        let start = if fits { after } else { random };
         let (seen, relaxed) = (next, Ordering::Relaxed);
         match NEXT_WINDOW.compare_exchange(seen, start + span, relaxed, relaxed) {
             Ok(_) => return Some(start),
@@ -146,13 +146,13 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// As long as all addresses of a program on x86-64, and so longer than the free addresses behind
+/// As long as all addresses of a program on x86-64, and so longer than the free addresses after
 /// any mapping. (More than that is `EINVAL` from Linux 6.17 on.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
 /// Returns whether a range lies in one mapping of the kernel's. Asks the kernel to grow the range
-/// in place by more than there is: for several mappings it says `EFAULT` before it says that there
-/// is no room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
+/// in place by more than there is: for several mappings it returns `EFAULT` before it looks for
+/// room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: without MREMAP_MAYMOVE nothing is moved, and the range grows into free addresses
     // only.
@@ -187,7 +187,7 @@ unsafe impl Os for Linux {
             // have 39 bits.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
-            // SAFETY: the page just mapped, which nobody knows.
+            // SAFETY: the page just mapped, which no other code knows.
             unsafe { libc::munmap(start.as_ptr().cast(), page) };
             return Ok(start);
         }
@@ -205,7 +205,7 @@ unsafe impl Os for Linux {
     }
 
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: the piece is the caller's, who promises that nobody uses it.
+        // SAFETY: the piece is the caller's, who promises that it is unused.
         check(unsafe { libc::munmap(address.as_ptr().cast(), bytes) })
     }
 
@@ -277,7 +277,7 @@ unsafe impl Os for Linux {
 
     fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
         let access = if accessible { READ_WRITE } else { libc::PROT_NONE };
-        // SAFETY: the caller owns the range, and nobody uses it while it is inaccessible.
+        // SAFETY: the caller owns the range, and no code uses it while it is inaccessible.
         check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, access) })
     }
 

@@ -3,7 +3,7 @@
 //! Two kinds of address space are told apart:
 //!
 //! * A *window* is a range of addresses and nothing else: choosing it maps nothing, so it counts in
-//!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are
+//!   no limit, and a foreign mapping may lie in it. Pieces of it are mapped as they are
 //!   needed and unmapped when they are given back. Mapping a piece shows whether its addresses are
 //!   free; nothing is ever replaced.
 //! * A *reservation* is mapped as a whole, wherever the system likes. It serves for small things,
@@ -13,8 +13,8 @@
 //! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
 //! same `Os`. No call touches `errno` visibly: entry points save it.
 //!
-//! States of a page of a window: *nobody's* -> `map` -> *ours* (reads as zero when first touched)
-//! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *nobody's*. Only pages that are *ours*
+//! States of a page of a window: *free* -> `map` -> *ours* (reads as zero when first touched)
+//! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours*
 //! are ever touched, purged, moved or moved onto.
 
 use crate::errno::{OsError, OsResult};
@@ -25,7 +25,7 @@ use core::ptr::NonNull;
 pub enum NotMoved {
     /// Nothing moved, but the contents of the target are unspecified now: the caller may copy.
     Unchanged,
-    /// The pages are where they were. The target may be somebody else's now and must not be touched
+    /// The pages are where they were. The target may be foreign now and must not be touched
     /// again.
     Lost,
 }
@@ -64,27 +64,27 @@ pub unsafe trait Os: Sync {
     /// changed then.
     ///
     /// # Safety
-    /// The piece is mapped, and nobody uses it any more.
+    /// The piece is mapped, and no code uses it any more.
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Lets a mapped piece of a window grow from `bytes` to `new_bytes` where it lies, as one
     /// mapping. The new part reads as zero.
     ///
     /// # Errors
-    /// Where anything lies behind it, where it is more than one mapping, or at a limit; nothing has
+    /// Where anything lies after it, where it is more than one mapping, or at a limit; nothing has
     /// changed then.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
     /// Moves the pages of a mapped piece to the front of another one, which must be at least as
-    /// long and loses its contents; behind the pages it reads as zero. The addresses at `from` are
-    /// nobody's afterwards.
+    /// long and loses its contents; after the pages it reads as zero. The addresses at `from` are
+    /// free afterwards.
     ///
     /// # Errors
     /// Where the OS cannot move pages, for example those of several mappings. `from` has not
     /// changed then, so the caller may copy, if the target is still ours.
     ///
     /// # Safety
-    /// Both pieces are mapped and the caller's, and nobody else uses them.
+    /// Both pieces are mapped and only the caller uses them.
     unsafe fn move_pages(
         &self,
         from: (NonNull<u8>, usize),
@@ -133,8 +133,8 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno`.
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
 
-    /// Returns whether memory comes in as huge pages, and khugepaged makes more of them, where
-    /// nobody has asked.
+    /// Returns whether memory comes in as huge pages, and khugepaged makes more of them, without a
+    /// request.
     fn gives_huge_unasked(&self) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 //! Their shape, and the rules that they keep, are those of x86-64 (see `assembly.rs`). Constants of
 //! the layout are operands here, because nothing but this file writes these sequences.
 //!
-//! What x86-64 gives for nothing:
+//! Differences to x86-64:
 //! * Loads keep their order there. Here the bounds (or the guard) are loaded by `ldar`, so that the
 //!   header is not older than they are; see `SlotArea::give_room` and `SlotArea::empty_list`. A
 //!   walk loads each word so: a node is not older than the word that names it, nor what the caller
@@ -72,7 +72,7 @@ macro_rules! enter {
     };
 }
 
-/// Ends a sequence behind its committing store: its descriptor and its abort handler.
+/// Ends a sequence after its committing store: its descriptor and its abort handler.
 macro_rules! end {
     () => {
         concat!(

@@ -11,7 +11,7 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots behind those of possible CPUs that read as zero: 8 MiB of address space. Higher
+/// Most slots after those of possible CPUs that read as zero: 8 MiB of address space. Higher
 /// numbers, which no CPU should have either, fault.
 const MOST_GUARDS: u32 = 64;
 
@@ -137,7 +137,7 @@ impl SlotArea {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// `os` is the one that reserved the area, and nobody uses the slots now or later.
+    /// `os` is the one that reserved the area, and no code uses the slots now or later.
     pub unsafe fn release(&self, os: &dyn Os) {
         let bytes = self.reserved.load(Ordering::Relaxed) as usize * SLOT_BYTES;
         let stripes = (self.slots() - self.cpus.load(Ordering::Relaxed)) as usize;

@@ -10,10 +10,10 @@
 //!    slot = slots + (number << 17)
 //!    cell = slot + offset of the cell
 //!    if the bounds refuse: leave
-//!    ...                            ; loads, and stores to memory that nobody reads yet
+//!    ...                            ; loads, and stores to memory that no thread reads yet
 //!    [cell] = new header            ; the committing store
 //! 5:                                ; past the end: it has happened
-//! 88: jmp 2b                        ; abort handler, behind the signature that glibc registered
+//! 88: jmp 2b                        ; abort handler, after the signature that glibc registered
 //! ```
 //!
 //! A walk (`WordTree`) is the exception: it has loads only and commits nothing, so a thread that is
@@ -212,7 +212,7 @@ macro_rules! enter_sequence {
     };
 }
 
-/// Ends a sequence behind its committing store: its descriptor and its abort handler, with more
+/// Ends a sequence after its committing store: its descriptor and its abort handler, with more
 /// code out of line.
 #[doc(hidden)]
 #[macro_export]
@@ -246,7 +246,7 @@ macro_rules! end_sequence {
 ///   [`cell_offset_of_16!`])
 /// * `slot`, `cell`, `header`, `begin`, `top`, `object`: registers that it writes; `object` may be
 ///   `begin` or `top`, otherwise they differ from each other and from what it is given
-/// * `out_of_line`: code behind the abort handler
+/// * `out_of_line`: code after the abort handler
 #[macro_export]
 macro_rules! pop_sequence {
     (

@@ -1,7 +1,7 @@
 //! Where each cell and each array of a slot lies, and the words of a cell.
 //!
 //! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each; cell 0, the
-//! *control cell*, belongs to the slot itself), then the arrays one behind the other. [`LOOKED_AT`]
+//! *control cell*, belongs to the slot itself), then the arrays one after the other. [`LOOKED_AT`]
 //! guard words that stay 0 precede each array, so that a push that looks at the objects below the
 //! top never leaves the array's own memory.
 //!
@@ -13,7 +13,7 @@
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
 //! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`,
 //! `capacity(n) <= words(n)`, and equal but for an array that was defined again.
-//! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
+//! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, after its own guards.
 //!
 //! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
 //! one, perhaps an empty part, or a wide one whose owner (a byte of the control cell) it is;

@@ -169,7 +169,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         expected: u64,
         new: u64,
     ) -> bool {
-        // A declared slot is a CPU: nobody writes the cells of another one.
+        // A declared slot is a CPU: no CPU writes the cells of another one.
         (C::MAY_WANDER || slot == self.current())
             && self.stripes.compare_store(&self.area, slot, array, word, expected, new)
     }

@@ -1,7 +1,7 @@
 //! Per-CPU slots: arrays and lists that the running CPU changes without a lock.
 //!
-//! A *slot* belongs to one CPU (or to a stripe of threads where restartable sequences are not to be
-//! had). It holds one *cell* per cache, and a cell is used in one of two forms:
+//! A *slot* belongs to one CPU (or to a stripe of threads without restartable
+//! sequences). It holds one *cell* per cache, and a cell is used in one of two forms:
 //!
 //! * **array** ([`Arrays`]; SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 =
 //!   {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the slot's words
@@ -18,8 +18,8 @@
 //! a signal before that store starts again; afterwards the operation has happened.
 //!
 //! Sequences serve readers too: a *walk* ([`PerCpu::walk`]) finds a leaf in a tree of words that
-//! others change under a lock, by loads only, and [`PerCpu::wait_for_walks`] says when nobody is in
-//! a node any more that the tree has lost.
+//! others change under a lock, by loads only, and [`PerCpu::wait_for_walks`] waits until no walk
+//! is in a node that the tree has lost.
 //!
 //! Backends that carry the same traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for
 //! threads that have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or

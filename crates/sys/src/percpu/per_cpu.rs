@@ -85,7 +85,7 @@ pub unsafe trait PerCpu: Sync + Sized {
 ///
 /// # Safety
 /// An object pushed is popped exactly once (or taken once by [`drain`](Self::drain)), unchanged;
-/// nothing else is ever returned. Callers push only objects that nobody else uses, and give each
+/// nothing else is ever returned. Callers push only objects that no other code uses, and give each
 /// array objects of one cache only.
 pub unsafe trait Arrays: PerCpu {
     /// Takes the top object of the running CPU's array, or `None` (empty or no slot). O(1).
@@ -183,7 +183,7 @@ pub unsafe trait Arrays: PerCpu {
 ///
 /// # Safety
 /// An object pushed is popped exactly once (or taken once by [`drain_lists`](Self::drain_lists)),
-/// and nothing else is ever returned, as long as callers push only objects that nobody else uses
+/// and nothing else is ever returned, as long as callers push only objects that no other code uses
 /// and leave the first word of each to the list.
 pub unsafe trait Lists: PerCpu {
     /// Takes the head of the running CPU's list. O(1).

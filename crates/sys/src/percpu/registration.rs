@@ -45,7 +45,7 @@ struct Registration {
     offset: isize,
     /// Offset of the field that numbers the slot from the thread pointer.
     slot_field: isize,
-    /// Whether sequences can run.
+    /// True if sequences can run.
     active: bool,
 }
 
@@ -180,8 +180,8 @@ impl RseqSlots {
 }
 
 impl Rseq {
-    /// What every sequence is given: the offset of the registration and that of the number of the
-    /// slot from the thread pointer, and the address of slot 0.
+    /// The arguments of every sequence: the offset of the registration and that of the number of
+    /// the slot from the thread pointer, and the address of slot 0.
     #[inline(always)]
     pub(super) fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
         (self.offset(), self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))

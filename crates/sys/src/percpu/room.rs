@@ -8,9 +8,9 @@
 //! have not been used since the hand of a clock last came by. A drain takes all room along with the
 //! objects: an array that is not used holds no share of the limits.
 //!
-//! A slot without room is *asleep*. A bit outside says so, and the counts of its arrays are kept
-//! outside as well. So nobody needs to look at such a slot, and one that was never used is not even
-//! touched.
+//! A slot without room is *asleep*. A bit outside shows it, and the counts of its arrays are kept
+//! outside as well. So no reader needs to look at such a slot, and one that was never used is not
+//! even touched.
 //!
 //! Equations, under `bounds_lock`, with `room(s, a)` objects of `each(a)` bytes:
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`

@@ -18,7 +18,7 @@
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
 //! can be left to one thread ([`PerCpu::leave_barrier_to`]). Drains of all other threads then empty
-//! the slot of the running CPU and the stripes, and say that they have not reached every slot,
+//! the slot of the running CPU and the stripes, and report that they have not reached every slot,
 //! unless they have borrowed the right to it ([`PerCpu::lending_barrier`]). The only thread of a
 //! process is in no sequence when it drains, so it need not stop anything.
 
@@ -44,7 +44,7 @@ const CLOSED: u64 = 0;
 pub struct Sequenced<Q: Sequences> {
     pub(super) area: SlotArea,
     pub(super) sequences: Q,
-    /// Whether the process runs sequences at all.
+    /// True if the process runs sequences at all.
     active: AtomicBool,
     /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
@@ -250,11 +250,11 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 }
 
-// SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and nobody else
-// writes that slot's cell meanwhile: `give_room` writes headers only of cells that every sequence
-// refuses; drains write only after the cell is closed and no sequence is running that saw it open,
-// because the barrier has flushed them, because a sequence on that very slot has closed it, or
-// because there is no other thread. The stripes' cells are written under their locks.
+// SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and no other
+// code writes that slot's cell meanwhile: `give_room` writes headers only of cells that every
+// sequence refuses; drains write only after the cell is closed and no sequence is running that saw
+// it open, because the barrier has flushed them, because a sequence on that very slot has closed
+// it, or because there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),

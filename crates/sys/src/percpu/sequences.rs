@@ -45,8 +45,8 @@ pub unsafe trait Cpus: Sync {
 /// The restartable sequences of an architecture (or of the model checker).
 ///
 /// # Safety
-/// Each operation does what [`Arrays`](super::Arrays) and [`Lists`](super::Lists) say of its
-/// namesake for the slot of the running CPU, by one committing store, or starts again; it loads
+/// Each operation does what its namesake of [`Arrays`](super::Arrays) or [`Lists`](super::Lists)
+/// promises for the slot of the running CPU, by one committing store, or starts again; it loads
 /// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
 /// is not registered.
 pub unsafe trait Sequences: Cpus {

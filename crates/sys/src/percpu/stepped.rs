@@ -7,7 +7,7 @@
 //!
 //! * another sequence has begun on its virtual CPU since its last step (it was preempted),
 //! * a barrier has passed over its CPU, or
-//! * a throw of shuttle's dice says so (a signal, a migration: about one step in 16).
+//! * a throw of shuttle's dice asks for it (a signal, a migration: about one step in 16).
 //!
 //! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. The
 //! model does not show store buffers and reordering: it is sequentially consistent.
@@ -70,7 +70,7 @@ pub enum PlantedBug {
     None = 0,
     /// A preempted sequence goes on where it was.
     CommitsAfterPreemption,
-    /// The barrier interrupts nobody.
+    /// The barrier interrupts no sequence.
     BarrierDoesNothing,
     /// A push loads the header before the bounds.
     HeaderBeforeBounds,

@@ -27,7 +27,7 @@ pub trait ChooseSlot: Sync {
     fn slots(&self) -> u32;
     /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
     fn choose(&self) -> u32;
-    /// Whether a thread may take a neighbour of its slot while its own is locked.
+    /// True if a thread may take a neighbour of its slot while its own is locked.
     const MAY_WANDER: bool;
 }
 
@@ -277,7 +277,7 @@ impl Stripes {
         })
     }
 
-    /// Not inlined: where there are sequences, it is the slow path behind them.
+    /// Not inlined: where there are sequences, it is their slow path.
     ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
@@ -303,7 +303,7 @@ impl Stripes {
         Some(head)
     }
 
-    /// Not inlined: where there are sequences, it is the slow path behind them.
+    /// Not inlined: where there are sequences, it is their slow path.
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).

@@ -1,4 +1,4 @@
-//! What locks, sequences and arrays of descriptors say of themselves.
+//! Announcements of locks, sequences and arrays of descriptors.
 //!
 //! A simulated machine lets tasks wait for a lock in simulated time, in the queue of its era, and
 //! knows that a sequence is a few instructions and no shared line, whatever stands in for it. In

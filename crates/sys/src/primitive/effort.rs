@@ -1,4 +1,4 @@
-//! What sections take beside the memory that they share.
+//! The time of sections beside the memory that they share.
 //!
 //! A simulated machine sees shared memory, and no instructions: without a word from the code a
 //! critical section would take no time there. In products, and under the model, the calls are

@@ -1,4 +1,4 @@
-//! Sleeping until another task says that a word has changed.
+//! Sleeping until another task reports that a word has changed.
 
 use super::atomics::AtomicU32;
 use super::backend;

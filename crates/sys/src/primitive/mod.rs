@@ -1,7 +1,7 @@
 //! The one seam through which everything above reaches what threads share: atomics, the identity
 //! of a task, the clock, futexes, timers, and plain memory that several CPUs use.
 //!
-//! When a binary is built, its configuration says who stands behind the seam:
+//! When a binary is built, its configuration chooses what is behind the seam:
 //!
 //! | built with | behind the seam | file |
 //! |---|---|---|

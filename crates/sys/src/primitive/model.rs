@@ -85,7 +85,7 @@ fn key(word: &AtomicU32) -> usize {
 }
 
 /// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel, and a
-/// thread that nobody wakes is a deadlock that the checker reports. A wait with an end may end at
+/// thread that no other wakes is a deadlock that the checker reports. A wait with an end may end at
 /// any time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     if !is_running() || at_most_ns.is_some() {
@@ -98,7 +98,7 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
         let id = me.id();
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.push_back((key(word), me)));
         shuttle::thread::park();
-        // Shuttle wakes threads for nothing now and then; whoever is awake is in no queue.
+        // Shuttle wakes threads for nothing now and then; a thread that is awake is in no queue.
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.retain(|(_, thread)| thread.id() != id));
     }
 }

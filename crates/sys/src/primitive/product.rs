@@ -133,10 +133,10 @@ pub(super) fn sleep(ns: u64) {
 /// See [`super::futex::reads_zero`].
 #[cfg(not(miri))]
 pub(super) fn reads_zero(address: usize) -> Option<bool> {
-    // The call takes a second futex, on which nobody waits either.
+    // The call takes a second futex, on which no thread waits either.
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: with nobody to wake and nobody to move, the call compares the word with 0 and does
+    // SAFETY: with no thread to wake or to move, the call compares the word with 0 and does
     // nothing else; the kernel checks both addresses.
     let found =
         unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0, UNUSED.as_ptr(), 0) };

@@ -21,7 +21,7 @@ pub trait Machine {
     /// The running task is about to use memory by an atomic. The machine knows what is shared.
     fn access(&self, address: usize, bytes: usize, access: Access);
 
-    /// The running task is about to use memory by plain accesses, and says so.
+    /// The running task is about to use memory by plain accesses.
     fn touch(&self, address: usize, bytes: usize, access: Access) {
         self.access(address, bytes, access);
     }
@@ -94,8 +94,8 @@ impl Drop for Behind {
 pub fn run_on<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
     assert!(MACHINE.get().is_none(), "one machine at a time");
     // SAFETY: only the lifetime changes. `Behind` takes the reference out of the thread-local
-    // before this function returns or unwinds, and whoever copies it out uses it within one call
-    // that is made meanwhile; `machine` lives longer than that.
+    // before this function returns or unwinds, and a caller that copies it out uses it within one
+    // call that is made meanwhile; `machine` lives longer than that.
     let machine: &'static dyn Machine = unsafe { std::mem::transmute(machine) };
     MACHINE.set(Some(machine));
     let _behind = Behind;

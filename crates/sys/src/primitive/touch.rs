@@ -2,8 +2,9 @@
 //! objects, pages.
 //!
 //! The atomics report themselves. Memory that a task may use by plain loads and stores, because it
-//! holds a lock or owns it, does not: whoever uses it says so. A simulated machine then knows which
-//! cache lines move between its CPUs. In products, and under the model, the calls are empty.
+//! holds a lock or owns it, does not: the task that uses it announces it. A simulated machine then
+//! knows which cache lines move between its CPUs. In products, and under the model, the calls are
+//! empty.
 //!
 //! One call stands for all accesses of one operation to one value, and it comes before the first. A
 //! lock touches nothing of what it guards: its value may have many lines of which a section uses

@@ -1,5 +1,5 @@
-//! What a CPU, and the model, do not want to be told: they see for themselves what a simulated
-//! machine has to hear of. Nothing is done.
+//! Announcements that do nothing: a CPU and the model see by themselves what a simulated machine
+//! has to be told.
 
 use super::effort::Effort;
 use super::waited::Waited;

@@ -3,7 +3,7 @@
 /// How a wait for a lock has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Nobody waits on the lock's behalf: it waits by itself.
+    /// The lock waits by itself.
     ByItself,
     /// The lock is the caller's: its last holder has handed it over as it is, held.
     HandedOver,

@@ -11,8 +11,8 @@
 //! then, whether its code has frame pointers or not. Code that took the place of unloaded code may
 //! be described by the other's rule for a while: then a trace ends early, or names a wrong caller.
 //!
-//! What a trace reads of the stack is looked at by the kernel first, once per page (`stack`), so
-//! that a register that is no frame pointer leads nowhere and is no fault.
+//! The kernel looks at each page of the stack before a trace reads it (`stack`), so that a register
+//! which is not a frame pointer ends the trace instead of the process.
 //!
 //! Order of the files, each using only those before it: `reader`, `rule`, `stack`, `program`,
 //! `tables`, `walk`.

@@ -15,7 +15,7 @@ const RETURN_ADDRESS: u64 = 16;
 /// States that a program may remember at a time.
 const REMEMBERED: usize = 4;
 
-/// What holds at an address.
+/// The state at an address.
 #[derive(Clone, Copy)]
 struct State {
     base: Base,
@@ -49,7 +49,7 @@ impl Run {
         Self { state, initial: state, remembered: [state; REMEMBERED], depth: 0, scales }
     }
 
-    /// What the program has said so far is what a function begins with.
+    /// A function begins with the present state.
     pub(super) fn begin_function(&mut self) {
         self.initial = self.state;
     }
@@ -122,7 +122,7 @@ impl Run {
                 let register = program.number()?;
                 self.restore(register);
             }
-            // undefined: of the return address it says that there is no caller
+            // undefined: of the return address, it means that there is no caller
             0x07 => {
                 if program.number()? == RETURN_ADDRESS {
                     self.state.base = Base::Outermost

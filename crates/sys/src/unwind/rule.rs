@@ -5,7 +5,7 @@
 
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// What the caller's stack pointer is counted from.
+/// The register from which the caller's stack pointer is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// There is no caller.

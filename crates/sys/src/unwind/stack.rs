@@ -7,7 +7,7 @@ const PAGE: usize = 4096;
 /// Pages that one step may lead upwards.
 const MOST_PAGES: usize = 64;
 
-/// The part of a stack that is known to be readable: whole pages, one behind the other.
+/// The part of a stack that is known to be readable: whole pages, one after the other.
 pub(super) struct Stack {
     begin: usize,
     end: usize,
@@ -45,7 +45,7 @@ impl Stack {
             return None;
         }
         while end > self.end {
-            // The page may be the first behind the stack.
+            // The page may be the first beyond the stack.
             peek::is_zero(self.end)?;
             self.end += PAGE;
         }

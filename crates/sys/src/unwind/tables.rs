@@ -82,7 +82,7 @@ fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     Some(entry(low.checked_sub(1)?)?.1)
 }
 
-/// What functions of one kind have in common.
+/// The part that functions of one kind have in common.
 struct Common {
     scales: Scales,
     /// The descriptions of functions have data of their own.

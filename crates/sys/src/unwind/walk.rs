@@ -117,8 +117,8 @@ impl Registers {
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// What a signal has interrupted: the registers that the kernel has saved lie where the stack
-    /// pointer of the code that returns to the kernel points.
+    /// The code that a signal has interrupted. The stack pointer of the code that returns to the
+    /// kernel points to the registers that the kernel has saved.
     fn interrupted(self, stack: &mut Stack) -> Option<Self> {
         let [frame, pointer, code] =
             [SAVED_FRAME, SAVED_STACK, SAVED_CODE].map(|at| stack.word(self.stack + at));
@@ -193,7 +193,7 @@ mod tests {
             let mut frames = [0; 64];
             FOUND.store(trace(&mut frames), Ordering::Relaxed);
         }
-        // SAFETY: the handler only uses its own stack and an atomic; the signal is nobody else's.
+        // SAFETY: the handler only uses its own stack and an atomic; no other code uses the signal.
         unsafe {
             libc::signal(libc::SIGUSR2, handler as *const () as libc::sighandler_t);
             libc::raise(libc::SIGUSR2);

@@ -280,7 +280,7 @@ fn own_slot(bug: PlantedBug) {
         let worker = scope.spawn(|| push_and_pop(&slots));
         assert!(!slots.reaches_every_slot());
         for _ in 0..2 {
-            assert!(!slots.drain(ARRAY, &mut take), "a drain without barrier says so");
+            assert!(!slots.drain(ARRAY, &mut take), "a drain without barrier returns false");
         }
         worker.join().expect("no panic")
     });

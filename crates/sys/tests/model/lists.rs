@@ -279,7 +279,7 @@ fn refusal(bug: PlantedBug) {
     Stepped::pin(0);
     // Objects that no drain has taken are in the cell, and the cell works.
     let guard = slots.area().word(SlotIndex(0), LIST, 1).load(Ordering::Relaxed);
-    assert_ne!(guard, u64::MAX, "a mark was left behind");
+    assert_ne!(guard, u64::MAX, "a mark was left");
     // SAFETY: the object is ours and on no list.
     let push = unsafe { slots.list_push(LIST, guard, objects.get(0)) };
     assert_eq!(push, Push::Stored);

@@ -11,7 +11,7 @@ const WORDS: [usize; 2] = [body::START, body::START + 1];
 /// A page of one run.
 struct Shared(*mut RecordPage);
 
-// SAFETY: all that is behind the pointer is atomic.
+// SAFETY: all memory at the pointer is atomic.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -124,8 +124,8 @@ fn children_claim_different_records() {
     });
 }
 
-/// All records are old. One owner works again just when two others take records over: whoever
-/// loses its record notices, and no reader takes a mixture for a publication.
+/// All records are old. One owner works again just when two others take records over: an owner
+/// that loses its record notices, and no reader takes a mixture for a publication.
 #[test]
 fn a_record_that_passes_on_is_never_read_as_another_processes() {
     check(|| {

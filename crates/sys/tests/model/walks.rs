@@ -37,7 +37,7 @@ impl Node {
     }
 }
 
-/// A head with two nodes of leaves, and a node whose only leaf says that its memory was free.
+/// A head with two nodes of leaves, and a node whose only leaf shows that its memory was free.
 struct Trees {
     slots: Slots,
     tree: WordTree,

@@ -112,7 +112,7 @@ impl TwoCpus {
         for (cpu, stack) in self.cpus.iter().zip(stacks) {
             stack.resize(STACK_BYTES, 0);
             let context = cpu.context.get().cast::<libc::ucontext_t>();
-            // SAFETY: `getcontext` fills the context in, which nobody uses before the next two
+            // SAFETY: `getcontext` fills the context in, which is not used before the next two
             // calls have given it a stack of its own, which outlives the task, and its function.
             unsafe {
                 assert_eq!(libc::getcontext(context), 0);

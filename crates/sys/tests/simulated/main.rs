@@ -135,7 +135,7 @@ fn sleeping_lets_time_pass() {
     assert_eq!(outcome.ends, [9_050_000 + 2 * CALL_NS + TRANSFER_NS + HIT_NS, 60_000]);
 }
 
-/// Only what says so is seen: two CPUs that write one plain line fetch it from each other.
+/// Only announced memory is seen: two CPUs that write one plain line fetch it from each other.
 #[test]
 fn plain_lines_move_between_cpus() {
     #[repr(align(64))]
@@ -199,7 +199,7 @@ fn slots_belong_to_virtual_cpus() {
     unsafe { slots.area().release(&OS) };
 }
 
-/// Links of lists lie in plain memory: whoever takes an object off a list reads its line.
+/// Links of lists lie in plain memory: a CPU that takes an object off a list reads its line.
 #[test]
 fn links_of_lists_are_seen() {
     let slots = Rc::new(VirtualSlots::INERT);

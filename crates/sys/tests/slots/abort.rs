@@ -123,7 +123,7 @@ impl Operation {
         }
     }
 
-    /// The answer where nobody else touches the cell.
+    /// The answer if no other thread touches the cell.
     fn answer(self) -> Answer {
         use Operation as O;
         match self {

@@ -57,7 +57,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ArrayModel {
-    /// Whether the array has room.
+    /// True if the array has room.
     opened: bool,
     wide: bool,
     stack: Vec<usize>,

@@ -141,25 +141,25 @@ fn layouts_run_out<S: Backend>() {
 fn defined_again<S: Backend>() {
     let slots = Slots::<S>::new();
     S::enter(0);
-    let (array, behind) = (ArrayId::new(4), ArrayId::new(5));
+    let (array, next) = (ArrayId::new(4), ArrayId::new(5));
     let refused = |capacity| {
         slots.area().define_again(array, capacity).map_err(|error| error.0).expect_err("refused")
     };
     assert_eq!(refused(9), libc::ENOENT, "it was never defined");
     slots.area().define(array, 100).expect("fresh slots have room");
-    slots.area().define(behind, 10).expect("fresh slots have room");
+    slots.area().define(next, 10).expect("fresh slots have room");
     for (wanted, capacity) in [(40, 40), (100, 100), (7, 7), (5000, 100)] {
         slots.area().define_again(array, wanted).expect("no slot has room in it");
         assert_eq!(slots.area().capacity(array), capacity);
-        slots.prepare(behind).expect("memory");
+        slots.prepare(next).expect("memory");
         fill(&slots, array, capacity);
         assert_eq!(slots.put(array, tag(capacity)), Push::Refused);
-        assert_eq!(slots.put(behind, tag(7)), Push::Stored);
+        assert_eq!(slots.put(next, tag(7)), Push::Stored);
         assert_eq!(refused(9), libc::EBUSY, "a slot has room in it");
         let mut objects: Vec<_> = slots.drained(array).into_iter().map(number).collect();
         objects.sort_unstable();
         assert_eq!(objects, (0..capacity).collect::<Vec<_>>());
-        assert_eq!(slots.take(behind), Some(tag(7)), "the neighbour has kept its own");
+        assert_eq!(slots.take(next), Some(tag(7)), "the neighbour has kept its own");
     }
 }
 
@@ -281,7 +281,7 @@ fn init_repeats_and_fails_cleanly<S: Backend>() {
         slots.area().define(A, 1).expect("fresh slots have room");
         slots.prepare(A).expect("memory");
         assert_eq!(slots.area().word(slots.current(), A, 2).load(Ordering::Relaxed), 0);
-        // SAFETY: nobody else knows these slots.
+        // SAFETY: no other code knows these slots.
         unsafe { slots.area().release(&FAILING) };
     }
     assert!(refusals > 0, "no call of init failed");
@@ -314,7 +314,7 @@ suite! {
 }
 
 #[test]
-fn a_declared_slot_is_used_by_whoever_enters_it() {
+fn a_declared_slot_is_used_by_each_thread_that_enters_it() {
     let slots = Slots::<Virtual<2>>::new();
     for slot in 0..2 {
         Virtual::<2>::enter(slot);

@@ -34,7 +34,7 @@ pub(crate) trait Backend: Arrays + Lists + Send + 'static {
     fn configure(&self) {}
     /// Declares the slot of the running thread, where a backend lets it.
     fn enter(_hint: u32) {}
-    /// Whether a thread's slot is the one that `enter` declared.
+    /// True if a thread's slot is the one that `enter` declared.
     const DECLARED: bool = false;
     /// Returns whether slots are used under locks only.
     fn is_locked(&self) -> bool {
@@ -49,7 +49,7 @@ impl Backend for NativeSlots {
     }
 }
 
-/// Every slot under its lock, also where sequences are to be had.
+/// Every slot under its lock, also where sequences are available.
 #[cfg(not(quarry_no_rseq))]
 impl Backend for quarry_sys::percpu::LockedSlots<quarry_sys::percpu::ThreadStripe> {}
 
@@ -186,7 +186,7 @@ impl<S: Backend> Drop for Slots<S> {
     }
 }
 
-/// An object that nobody looks into: a number.
+/// An object without memory: a number.
 pub(crate) fn tag(number: usize) -> Object {
     Object::new(((number + 1) * 16) as *mut u8).expect("numbers are small")
 }
@@ -219,7 +219,7 @@ impl Objects {
         let offset = object.as_ptr() as usize - self.0.as_ptr() as usize;
         assert!(
             offset.is_multiple_of(16) && offset / 16 < self.0.len(),
-            "an object that nobody pushed"
+            "an object that was not pushed"
         );
         offset / 16
     }

@@ -114,7 +114,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
         if slots.is_locked() {
             return;
         }
-        refuse_membarrier(libc::EPERM).expect("seccomp is to be had");
+        refuse_membarrier(libc::EPERM).expect("seccomp is available");
         for _ in 0..2 {
             let mut drained = 0;
             assert!(!slots.drain(A, &mut |objects| drained += objects.len()));
@@ -297,7 +297,7 @@ fn locked_slots_survive_fork() {
     forks_see_whole_slots::<crate::support::Virtual<2>>();
 }
 
-/// Puts a file of our own in the place of the kernel's list of possible CPUs, for this process
+/// Puts a file of our own over the kernel's list of possible CPUs, for this process
 /// only. False where the machine does not let us.
 fn forge_possible_cpus(list: &str) -> bool {
     use std::ffi::CString;
@@ -317,15 +317,15 @@ fn forge_possible_cpus(list: &str) -> bool {
     }
 }
 
-/// `/sys` says that there is one CPU, and the process may run on one only, until it is let loose on
+/// `/sys` lists one CPU, and the process may run on one only, until it is let loose on
 /// all: stripes serve threads whose number has no slot, and nothing is overwritten.
 #[test]
-fn a_forged_list_of_cpus_harms_nobody() {
+fn a_forged_list_of_cpus_does_no_harm() {
     const FORGED: &str = "QUARRY_TEST_FORGED_CPUS";
     if std::env::var_os(FORGED).is_none() {
         // A fresh process: this one may have counted its CPUs already.
         let mut command = this_program();
-        command.args(["--exact", "surroundings::a_forged_list_of_cpus_harms_nobody"]);
+        command.args(["--exact", "surroundings::a_forged_list_of_cpus_does_no_harm"]);
         let status = command.env(FORGED, "1").status().expect("the child starts");
         assert!(status.success());
         return;
@@ -368,7 +368,7 @@ fn use_all_cpus(slots: &Slots<NativeSlots>, cpus: u32, on: [usize; 2]) {
             let Some(object) = hand.pop() else { continue };
             let (before, push, after) = (has_no_slot(), slots.push(A, tag(object)), has_no_slot());
             if before && after {
-                assert_eq!(push, Push::Refused, "a sequence used a slot that is none");
+                assert_eq!(push, Push::Refused, "a sequence used a number without a slot");
                 met.store(true, relaxed);
             }
             if push == Push::Refused && slots.push_unregistered(A, tag(object)) != Push::Stored {

@@ -369,7 +369,7 @@ fn lists_conserve<S: Backend>(run: Run) {
                 guard <= u64::from(slots.area().slots()),
                 "a guard that no thread set: {guard}"
             );
-            assert!(guard != 0 || list.is_empty(), "objects behind no guard");
+            assert!(guard != 0 || list.is_empty(), "objects without a guard");
             found.extend(list);
         });
         assert!(all);

@@ -35,8 +35,8 @@ const TRAP: (u64, u64) = (0xcc, 0xff);
 #[cfg(target_arch = "aarch64")]
 const TRAP: (u64, u64) = (0xd420_0000, 0xffff_ffff);
 
-/// How far behind a trap a thread stands that has run into it.
-const BEHIND_TRAP: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+/// The distance from a trap to the thread that has run into it.
+const AFTER_TRAP: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
 /// The register that holds the address of the next instruction.
 fn program_counter(registers: &mut libc::user_regs_struct) -> &mut u64 {
@@ -148,7 +148,7 @@ impl Tracee {
     /// Runs to the next marker, with a signal for the child to handle first.
     pub(crate) fn run_to_marker_with(&self, signal: i32) -> bool {
         let reached = self.resume(libc::PTRACE_CONT, signal);
-        if reached && BEHIND_TRAP == 0 {
+        if reached && AFTER_TRAP == 0 {
             let marker = self.address();
             assert_eq!(self.word(marker) & TRAP.1, TRAP.0, "another stop than a marker");
             self.go_on_at(marker + size_of::<u32>() as u64);
@@ -162,7 +162,7 @@ impl Tracee {
         self.request(libc::PTRACE_POKEDATA, address, code & !TRAP.1 | TRAP.0);
         assert!(self.resume(libc::PTRACE_CONT, 0), "the child ended in the middle");
         self.request(libc::PTRACE_POKEDATA, address, code);
-        assert_eq!(self.address(), address + BEHIND_TRAP, "another stop than the breakpoint");
+        assert_eq!(self.address(), address + AFTER_TRAP, "another stop than the breakpoint");
         self.go_on_at(address);
     }
 
@@ -296,7 +296,7 @@ impl Tracee {
     }
 }
 
-/// Whether this process is a traced child.
+/// True if this process is a traced child.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 /// Makes a traced child say by one system call what it panics with. Before the fork: in the child,

@@ -2,7 +2,7 @@
 //! sequences.
 //!
 //! The tracer stops a walk at each instruction. Meanwhile a handler in the same thread, or another
-//! thread behind a barrier, moves the tree to other nodes and overwrites the old ones. The walk has
+//! thread, after a barrier, moves the tree to other nodes and overwrites the old ones. The walk has
 //! to begin again and find the new leaf.
 
 use crate::support::{Backend, Slots};
@@ -13,7 +13,7 @@ use quarry_sys::percpu::{PerCpu, RseqSlots, WordTree};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// What a walk finds that stayed in a node too long.
+/// The leaf that a walk finds if it stayed in a node too long.
 const FREED: u64 = leaf(u64::MAX >> 2);
 const OLD: u64 = 4;
 const NEW: u64 = 9;
@@ -25,7 +25,7 @@ enum Disturbance {
     Preemption = 1,
     /// A signal whose handler moves the tree.
     Signal,
-    /// Another thread moves the tree, behind a barrier.
+    /// Another thread moves the tree, after a barrier.
     Intruder,
     /// As `Signal`, but the kernel is not told that the thread is in a sequence.
     Unprotected,
@@ -78,7 +78,7 @@ struct Shared {
     home: AtomicU32,
 }
 
-/// What the child shares with its handler and its intruder.
+/// The state that the child shares with its handler and its intruder.
 struct Stage {
     slots: Slots<RseqSlots>,
     tree: WordTree,

@@ -1,4 +1,4 @@
-//! What stands in each block, written from the recorded runs.
+//! The content of each block, written from the recorded runs.
 
 use super::number::{Figure, geometric_mean, short};
 use super::record::{Run, Table, with_tables};
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Records {
     /// All workloads on all allocators.
     peers: Run,
-    /// What allocators hold after everything was freed.
+    /// The memory that allocators hold after everything was freed.
     idle: Run,
 }
 
@@ -127,7 +127,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `text` in lines of at most [`COLUMNS`], all but the first one behind `indent`.
+/// `text` in lines of at most [`COLUMNS`], all but the first one after `indent`.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in words(text) {
@@ -168,7 +168,7 @@ fn table(head: &[String], rows: &[Vec<String>]) -> String {
     line(head) + &rule + &body
 }
 
-/// The head of a table with a column for each of `peers`, and one behind them.
+/// The head of a table with a column for each of `peers`, and one after them.
 fn head(run: &Run, first: &str, peers: &[&str], last: &str) -> Result<Vec<String>, String> {
     let mut cells = vec![first.to_owned()];
     for peer in peers {
@@ -340,7 +340,7 @@ fn slowest(run: &Run) -> Result<String, String> {
     Ok(table(&head, &rows))
 }
 
-/// What was freed is left to docs/memory.md, whose run is the one that the README quotes.
+/// The README quotes another run for freed memory, that of docs/memory.md.
 fn held(run: &Run) -> Result<String, String> {
     let peers = columns();
     let mut cells = vec!["`sleep`, KiB".to_owned()];

@@ -8,7 +8,7 @@
 const VERSIONED: [&str; 9] =
     ["version", "linux", "glibc", "rust", "stable", "mimalloc", "jemalloc", "gperftools", "debian"];
 
-/// What makes a number before it a figure.
+/// Units that make the number before them a figure.
 const UNITS: [&str; 21] = [
     "ns", "us", "µs", "ms", "s", "seconds", "minutes", "KiB", "MiB", "GiB", "TiB", "KB", "MB",
     "GB", "kB", "bytes", "%", "per", "times", "x", "cycles",
@@ -71,7 +71,7 @@ fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     (is_decimal || begins_interval).then(|| word.to_owned())
 }
 
-/// Whether `line` begins a block.
+/// Returns whether `line` begins a block.
 fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }

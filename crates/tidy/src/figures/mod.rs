@@ -2,7 +2,7 @@
 //!
 //! A block between `<!-- figures: NAME -->` and `<!-- end -->` holds what [`blocks`] writes from
 //! the tables that `scripts/results.sh` has recorded in `docs/results/peers.md` and
-//! `docs/memory.md`. Nobody types a figure again, so two pages cannot disagree. [`record`] reads
+//! `docs/memory.md`. No figure is typed, so two pages cannot disagree. [`record`] reads
 //! the tables, [`loose`] finds figures that stand outside all marks.
 
 pub mod blocks;

@@ -3,7 +3,7 @@
 /// A centre and the 95 % interval around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// What was estimated.
+    /// The estimate.
     pub centre: f64,
     /// The lower end of the interval.
     pub low: f64,

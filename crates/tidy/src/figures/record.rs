@@ -113,7 +113,7 @@ impl Run {
         cell.ok_or_else(|| format!("no cell '{row}', '{column}' in the table '{name}'"))
     }
 
-    /// The version of an allocator: the last word behind its file, without what Debian adds.
+    /// The version of an allocator: the last word after its file, without what Debian adds.
     #[must_use]
     pub fn version(&self, allocator: &str) -> Option<String> {
         if allocator == "glibc" {

@@ -55,8 +55,7 @@ impl Cast {
     /// Names what is absent.
     ///
     /// # Errors
-    /// If the run has been interrupted, or `rest` further workloads are all that there is, and
-    /// are none.
+    /// If the run has been interrupted, or there is no workload, the `rest` further ones included.
     pub(crate) fn announce(
         &self,
         lab: &mut Lab<'_>,

@@ -145,8 +145,8 @@ struct Object(NonNull<c_void>);
 impl Object {
     fn open(file: &Path) -> Result<Self> {
         let name = CString::new(file.as_os_str().as_bytes())?;
-        // SAFETY: the name is a C string; what the object does when it is loaded is up to whoever
-        // named it.
+        // SAFETY: the name is a C string; the user who named the object answers for what it does
+        // when it is loaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Self).with_context(|| {
             // SAFETY: after a failure this is a C string, valid until the next call.

@@ -1,4 +1,4 @@
-//! The caches that are compared, behind one trait.
+//! The caches that are compared, each an implementation of one trait.
 //!
 //! ```text
 //! shelves   quick_cache, moka and foyer: maps whose values are pages

@@ -1,9 +1,9 @@
 //! The mechanism of LeanStore (Leis, Haubenschild, Kemper, Neumann: "LeanStore: In-Memory Data
 //! Management Beyond Main Memory", ICDE 2018), built small from its description: a reference to a
 //! page is the page's place in memory while the page is hot. Random pages cool: their references
-//! say so, and they wait in a FIFO queue; who follows a cooling reference makes it hot again, and
-//! the page that has waited longest is evicted. LeanStore keeps references in the inner nodes of
-//! its trees; here they are an array, the node above all pages.
+//! say so, and they wait in a FIFO queue; a task that follows a cooling reference makes it hot
+//! again, and the page that has waited longest is evicted. LeanStore keeps references in the inner
+//! nodes of its trees; here they are an array, the node above all pages.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -22,9 +22,9 @@ const COOLING_PERCENT: u32 = 10;
 const COOLING: u32 = 1 << 31;
 const EVICTED: u32 = u32::MAX;
 /// The page number of a frame that has none.
-const NOBODY: u32 = u32::MAX;
+const NO_PAGE: u32 = u32::MAX;
 
-/// What is known of a frame.
+/// The state of a frame.
 struct Frame {
     /// Odd while the bytes change.
     version: AtomicU64,
@@ -32,7 +32,7 @@ struct Frame {
     page: AtomicU32,
 }
 
-/// What the pages that cool, and the frames that are free, have in common: one latch.
+/// The pages that cool and the frames that are free, under one latch.
 struct Stage {
     free: Vec<u32>,
     /// The pages in the order in which they began to cool, each with its ticket then; a page whose
@@ -59,7 +59,7 @@ impl Swizzle {
     /// # Errors
     /// Where there is no memory.
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
-        let frame = |_| Frame { version: AtomicU64::new(0), page: AtomicU32::new(NOBODY) };
+        let frame = |_| Frame { version: AtomicU64::new(0), page: AtomicU32::new(NO_PAGE) };
         let memory = Pool::reserve(capacity)?;
         memory.set_huge(true);
         let stage = Stage {
@@ -78,7 +78,7 @@ impl Swizzle {
     }
 
     fn latch(&self) -> std::sync::MutexGuard<'_, Stage> {
-        self.stage.lock().expect("nobody panics with the latch")
+        self.stage.lock().expect("no task panics with the latch")
     }
 
     /// Makes a cooling page hot again, if it still cools.
@@ -111,7 +111,7 @@ impl Swizzle {
             let header = &self.frames[frame as usize];
             // Readers that follow the old reference find the odd version, or the new one.
             header.version.fetch_add(1, Ordering::AcqRel);
-            header.page.store(NOBODY, Ordering::Relaxed);
+            header.page.store(NO_PAGE, Ordering::Relaxed);
             reference.store(EVICTED, Ordering::Release);
             stage.cool -= 1;
             return frame;
@@ -128,7 +128,7 @@ impl Swizzle {
             tries += 1;
             let frame = stage.random.below(frames);
             let page = self.frames[frame as usize].page.load(Ordering::Relaxed);
-            if page == NOBODY {
+            if page == NO_PAGE {
                 continue;
             }
             let reference = &self.references[page as usize];

@@ -1,6 +1,6 @@
 //! The mechanism of vmcache (Leis, Alhomssi, Ziegler, Loeck, Dietrich: "Virtual-Memory Assisted
 //! Buffer Management", SIGMOD 2023), built small from its description: every page of storage has an
-//! address of its own and a state word, and eviction gives the memory behind the address back. A
+//! address of its own and a state word, and eviction gives the memory at the address back. A
 //! hit is an addition and two looks at the state word; there is no index.
 
 use super::PageCache;
@@ -155,7 +155,7 @@ impl VmCache {
         }
     }
 
-    /// Evicts a batch: pages that the clock finds marked, and that nobody uses.
+    /// Evicts a batch: pages that the clock finds marked, and that no task uses.
     fn evict(&self) {
         let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
         let mut looked = 0;

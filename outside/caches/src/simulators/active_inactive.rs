@@ -15,7 +15,7 @@ enum Place {
 
 /// New pages are inactive. A scan of the inactive list evicts those that were not used since they
 /// were added, and activates the others; a scan of the active list only deactivates, which is why
-/// a hit moves nothing. An evicted page leaves the time of its eviction behind: it returns as
+/// a hit moves nothing. The time of its eviction stays when a page is evicted: it returns as
 /// active where the pages that were evicted or activated meanwhile, its refault distance, are no
 /// more than the active ones. Refaults also say how long the inactive list is to be: one page more
 /// for each page that was never active before its eviction, one less for each that was.
