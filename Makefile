@@ -32,7 +32,7 @@ LAB := $(TARGET)/tools/quarry-lab
 SIM := $(TARGET)/tools/quarry-sim
 PREDICT := $(TARGET)/tools/quarry-predict
 # What `quarry record` preloads.
-RECORDER := $(TARGET)/release/libquarry_recorder.so
+TRACER := $(TARGET)/release/libquarry_tracer.so
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
@@ -111,9 +111,9 @@ lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what 
 	@echo "==> building quarry-sqlite-load"
 	$(TOOL) -p quarry-sqlite-load
 	@scripts/strip.sh $(LOAD)
-	@echo "==> building libquarry_recorder.so"
-	$(BUILD) build --release -p quarry-recorder
-	@scripts/strip.sh $(RECORDER)
+	@echo "==> building libquarry_tracer.so"
+	$(BUILD) build --release -p quarry-tracer
+	@scripts/strip.sh $(TRACER)
 	@echo "==> building quarry-sim and quarry-predict"
 	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools \
 		-p quarry-sim -p quarry-predict \

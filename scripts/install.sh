@@ -60,7 +60,7 @@ fi
 for slab in $SLABS; do
     put_built 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
 done
-put_built 644 "$TARGET/release/libquarry_recorder.so" "$LIBDIR/quarry/libquarry_recorder.so"
+put_built 644 "$TARGET/release/libquarry_tracer.so" "$LIBDIR/quarry/libquarry_tracer.so"
 for program in quarry-sim quarry-predict quarry-sqlite-load; do
     put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done

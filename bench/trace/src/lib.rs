@@ -8,7 +8,7 @@
 //! Order of the files, each using only those before it: `varint`, `event`, `layout`, `reader`.
 //!
 //! A new kind of call is a variant in `event`, and a new `VERSION` in `layout`; `symbols` of the
-//! recorder writes it, `simulate` of the simulator plays it.
+//! tracer writes it, `simulate` of the simulator plays it.
 
 mod event;
 pub mod layout;

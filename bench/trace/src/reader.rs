@@ -91,7 +91,7 @@ impl Trace {
         File { path, bytes: &bytes }.trace()
     }
 
-    /// Checks that `recorder` has written the file at `path`, by its header. O(1).
+    /// Checks that `tracer` has written the file at `path`, by its header. O(1).
     ///
     /// # Errors
     /// As for [`read`](Self::read), but for damages after the header.

@@ -17,7 +17,7 @@ const CRATES: &[&[&str]] = &[
         "quarry-harness",
         "quarry-live",
         "quarry-sim",
-        "quarry-recorder",
+        "quarry-tracer",
     ],
     &[
         "quarry-sqlite-object",

@@ -22,7 +22,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/core/src/stack.rs",
     "crates/core/src/stack/",
     // Coroutines: their stacks, and the machine that all of them reach.
-    "bench/recorder/src/",
+    "bench/tracer/src/",
     "lab/sim/src/machine.rs",
     "lab/sim/src/simulate/play.rs",
     "lab/sim/src/simulation.rs",

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The shared object that writes traces.
-const RECORDER: &str = "libquarry_recorder.so";
+const TRACER: &str = "libquarry_tracer.so";
 
 /// Record what a program asks of malloc: each call, with its thread, CPU and time.
 ///
@@ -65,11 +65,11 @@ fn say(message: fmt::Arguments<'_>) {
 }
 
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
-    let recorder = library::find_companion(RECORDER).map_err(LibraryError::into_error)?;
+    let tracer = library::find_companion(TRACER).map_err(LibraryError::into_error)?;
     let trace = make_room(&args.output)?;
     let mut command = Command::new(&args.program.command[0]);
     command.args(&args.program.command[1..]);
-    command.env("LD_PRELOAD", preload_value(&[&recorder], env::var_os("LD_PRELOAD")));
+    command.env("LD_PRELOAD", preload_value(&[&tracer], env::var_os("LD_PRELOAD")));
     command.env("QUARRY_TRACE", &trace).env("QUARRY_TRACE_BYTES", args.limit.to_string());
     command.env_remove("QUARRY_TRACE_CHILDREN");
     if args.children {

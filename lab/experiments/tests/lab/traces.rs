@@ -117,7 +117,7 @@ fn follow(trace: &Trace) -> (usize, usize) {
 /// True if `make lab` has built the programs for traces; the test is skipped otherwise.
 fn lab_is_built() -> bool {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
-    let parts = ["release/libquarry_recorder.so", "tools/quarry-sim"];
+    let parts = ["release/libquarry_tracer.so", "tools/quarry-sim"];
     let missing = parts.iter().find(|part| !target.join(part).is_file());
     if let Some(part) = missing {
         skipped(&format!("no {part}: `make lab` builds it"));

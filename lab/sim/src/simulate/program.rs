@@ -61,7 +61,7 @@ pub struct Program {
 /// something, which is not simulated.
 const LONGEST_WORK_NS: u64 = 100_000;
 /// A recorded call takes about as long on glibc, with its record: that is not the program's work.
-/// The recorder's part of it was measured on an AMD EPYC of family 25 (docs/trace.md).
+/// The tracer's part of it was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
 /// A call at a moment: most have one. While a block is resized it is nowhere: others may be given

@@ -1,4 +1,4 @@
-//! `libquarry_recorder.so`: preloaded by `quarry record`, it writes down each call of `malloc`,
+//! `libquarry_tracer.so`: preloaded by `quarry record`, it writes down each call of `malloc`,
 //! `free` and their kin, and lets glibc's own allocator serve it.
 //!
 //! The trace is a file that the process has mapped ([`quarry_trace::layout`]), made as large as it
