@@ -4,7 +4,8 @@ use crate::instance::SLAB;
 use crate::record::Wish;
 use crate::variables::{each_entry, is_privileged};
 use crate::{profile, statistics};
-use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_core::cache::CachingOptions;
+use quarry_core::heap::options::OptionError;
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
 use quarry_sys::confined::is_confined;
@@ -33,16 +34,16 @@ pub(crate) fn keeps_deepbind() -> bool {
 
 /// Applies every `QUARRY_*` variable to `options`. A name or value that is not accepted prints one
 /// line and changes nothing. Programs with raised privileges (AT_SECURE) are not configured.
-pub(crate) fn apply(options: &mut StackOptions) -> Settings {
+pub(crate) fn apply(options: &mut CachingOptions) -> Settings {
     let mut settings =
         Settings { disable: false, background: true, cgroup: true, purge_delay_ms: 500 };
     each_entry(|entry| apply_entry(options, &mut settings, entry));
     // Without a delay nothing is held back.
-    options.pages.lists_extents &= settings.purge_delay_ms != 0;
+    options.stack.pages.lists_extents &= settings.purge_delay_ms != 0;
     if is_confined() {
         settings.background = false;
         settings.cgroup = false;
-        options.pages.faults = FaultPolicy { populate: false, huge: false };
+        options.stack.pages.faults = FaultPolicy { populate: false, huge: false };
     }
     settings
 }
@@ -77,7 +78,7 @@ pub(crate) fn wished_record() -> Wish {
     if is_served { wish } else { Wish::None }
 }
 
-fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]) {
+fn apply_entry(options: &mut CachingOptions, settings: &mut Settings, entry: &[u8]) {
     let Some(rest) = entry.strip_prefix(b"QUARRY_") else { return };
     let Some(equals) = rest.iter().position(|byte| *byte == b'=') else { return };
     let (Ok(name), Ok(value)) =
@@ -117,7 +118,7 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        for (index, option) in OPTIONS.iter().enumerate() {
+        for (index, option) in CachingOptions::all().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }
