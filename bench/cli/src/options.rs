@@ -1,6 +1,7 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_core::cache::CachingOptions;
+use quarry_core::heap::options::OptionError;
 use std::fmt;
 
 /// A checked `KEY=VALUE`.
@@ -30,7 +31,7 @@ impl fmt::Display for SettingError {
                 write!(f, "{text}: no '=' in it; accepted: KEY=VALUE")
             }
             Self::UnknownKey(key) => {
-                let keys: Vec<_> = OPTIONS.iter().map(|option| option.name).collect();
+                let keys: Vec<_> = CachingOptions::all().map(|option| option.name).collect();
                 write!(f, "{key}: no such option; accepted: {}", keys.join(", "))
             }
             Self::BadValue { setting: Setting { key, value }, accepted } => {
@@ -48,11 +49,11 @@ impl Setting {
         };
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
-        let Some(option) = OPTIONS.iter().find(|option| option.name == bare) else {
+        let Some(option) = CachingOptions::all().find(|option| option.name == bare) else {
             return Err(SettingError::UnknownKey(name.to_owned()));
         };
         let setting = Self { key: option.name, value: value.to_owned() };
-        match StackOptions::default().set(option.name, value) {
+        match CachingOptions::default().set(option.name, value) {
             Ok(()) => Ok(setting),
             Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
             Err(OptionError::BadValue { accepted }) => {
@@ -66,7 +67,7 @@ impl Setting {
 pub(crate) fn help() -> String {
     let mut text =
         String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");
-    for option in OPTIONS {
+    for option in CachingOptions::all() {
         text.push_str(&format!("  {:<10} {} ({})\n", option.name, option.meaning, option.accepted));
     }
     text
@@ -95,6 +96,6 @@ mod tests {
 
     #[test]
     fn help_has_a_line_for_every_option() {
-        assert_eq!(help().lines().count(), OPTIONS.len() + 1);
+        assert_eq!(help().lines().count(), CachingOptions::all().count() + 1);
     }
 }

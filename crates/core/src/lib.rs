@@ -3,12 +3,13 @@
 //! The layers, each using only those below it (`tests/layers.rs` of the workspace checks it):
 //!
 //! ```text
-//! stack   one instance of everything, with its policies as type parameters
+//! cache   the page cache of a stack, and the balance of its budget: a type parameter of the stack
+//! page_cache  pages of files and databases: index, fill, writeback, truncation
+//! lru     active and inactive lists of cached pages; one file per policy
+//! stack   one instance of everything below, with its policies as type parameters
 //! heap    request -> slab cache, page order or mapping
 //! profile  samples of what is allocated, by call site
-//! page_cache  pages of files and databases: index, fill, writeback, truncation
 //! slab    kmem caches; one file per policy behind one trait
-//! lru     active and inactive lists of cached pages; one file per policy
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock
 //! frame   Pfn, frame table, the window
@@ -19,6 +20,7 @@
 //! Nothing here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
+pub mod cache;
 pub mod checks;
 pub mod frame;
 pub mod heap;

@@ -9,6 +9,7 @@ struct Policies;
 impl StackConfig for Policies {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Cache = ();
 }
 
 /// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do

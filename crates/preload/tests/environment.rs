@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Outcome, Run, libraries, library, program, scratch, slab_policy};
-use quarry_core::heap::options::OPTIONS;
+use quarry_core::cache::CachingOptions;
 use quarry_core::slab::slab_names;
 
 fn environment() -> Run {
@@ -37,9 +37,9 @@ fn silent_without_variables() {
 
 #[test]
 fn unknown_name() {
-    let accepted = OPTIONS.iter().map(|option| option.name);
+    let accepted = CachingOptions::all().map(|option| option.name);
     let outcome = environment().env("QUARRY_FOO", "1").finish();
-    let last = OPTIONS.last().expect("there are options").name;
+    let last = CachingOptions::all().last().expect("there are options").name;
     assert!(outcome.stderr.ends_with(&format!(", {last}\n")), "it is cut off\n{outcome}");
     one_line_with(outcome, &["QUARRY_FOO"].into_iter().chain(accepted).collect::<Vec<_>>());
 }

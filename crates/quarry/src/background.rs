@@ -51,6 +51,7 @@ use bell::{
     ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
 };
 use core::ffi::c_void;
+use quarry_core::cache;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
@@ -207,7 +208,7 @@ fn step(delay_ms: i64) {
     let inline = &mut *inline;
     if balancing::is_due() {
         // Functions of the program never run here.
-        STACK.upkeep().reclaim_pages();
+        cache::reclaim_pages(&STACK);
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;

@@ -96,13 +96,15 @@ pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
+pub use quarry_core::cache::{
+    Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
+};
 pub use quarry_core::slab::{
     CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
 };
 use quarry_core::stack::Request;
 pub use quarry_core::stack::{
-    BalanceStats, BudgetStats, Count, HeapUse, LargeStats, MemoryHeld, Pressure, ReclaimCaller,
-    Scanned, ShrinkControl, Shrinker, ShrinkerOptions, StackStats,
+    BalanceStats, BudgetStats, HeapUse, LargeStats, MemoryHeld, Pressure, StackStats,
 };
 pub use quarry_core::zone::GroupId;
 pub use quarry_sys::broken::Broken;

@@ -8,6 +8,7 @@ use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, i
 use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
 use quarry_core::zone::GroupId;

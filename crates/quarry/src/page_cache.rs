@@ -7,6 +7,7 @@ use crate::gate;
 use crate::instance::{STACK, is_ready};
 use crate::raw_mapping::MappingOptions;
 use crate::writers;
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::Order;
 use quarry_core::page_cache::{Event, EventCounts, READAHEAD_BYTES};
 use quarry_sys::errno::KeepErrno;

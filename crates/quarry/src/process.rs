@@ -7,12 +7,13 @@ use crate::background::BalanceWait;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, checks, fork, gate, limits, profile, record, statistics};
+use quarry_core::cache::{self, Goal, ReclaimCaller};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::slab::Occupancy;
 #[cfg(doc)]
 use quarry_core::stack::Stack;
-use quarry_core::stack::{Goal, HeapUse, MIN_ALIGN, ReclaimCaller, Request, StackStats};
+use quarry_core::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -148,10 +149,10 @@ fn build() -> Mode {
     }
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
-    limits::configure(settings.cgroup, options.pages.limit_frames);
+    limits::configure(settings.cgroup, options.stack.pages.limit_frames);
     // From the first second thread on, the barrier is the background thread's.
     STACK.percpu().leave_barrier_to(None);
-    if STACK.init(os, &options).is_err() {
+    if STACK.init_with(os, &options.stack, &options.cache).is_err() {
         // Or this thread would take another's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
@@ -164,7 +165,7 @@ fn build() -> Mode {
     statistics::register();
     profile::start_if_asked();
     object::pin();
-    checks::start(options.checks);
+    checks::start(options.stack.checks);
     Mode::Ready
 }
 
@@ -322,7 +323,7 @@ pub(crate) fn reclaim(bytes: usize) -> usize {
     let before = used();
     let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
     let goal = Goal::Used(before.saturating_sub(frames));
-    STACK.upkeep().balance(ReclaimCaller::Explicit, goal, gate::enter);
+    cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 

@@ -6,6 +6,7 @@ use crate::instance::{ProcessConfig, STACK};
 use crate::process::{self, Mode, ensure_ready};
 use core::ops::Range;
 use core::ptr::NonNull;
+use quarry_core::cache::CachingStack;
 use quarry_core::lru::PageNo;
 use quarry_core::lru::State;
 use quarry_core::page_cache::index::INDEX_LIMIT;

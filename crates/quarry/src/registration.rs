@@ -3,6 +3,7 @@
 use crate::instance::STACK;
 use crate::process;
 use core::ptr::NonNull;
+use quarry_core::cache::CachingStack;
 use quarry_core::stack::Request;
 use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;

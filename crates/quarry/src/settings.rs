@@ -10,7 +10,8 @@ use crate::{profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions, signal_number};
+use quarry_core::cache::CachingOptions;
+use quarry_core::heap::options::{OptionError, signal_number};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
@@ -40,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) watcher: Line<LONGEST_NAME>,
 }
 
-/// Whether the process has a statistics page (`QUARRY_RECORD`).
+/// The statistics page that the process has (`QUARRY_RECORD`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// None.
@@ -181,8 +182,8 @@ impl Settings {
 }
 
 /// The options of the stack. Programs with raised privileges (AT_SECURE) are not configured.
-pub(crate) fn stack_options() -> StackOptions {
-    let mut options = StackOptions::default();
+pub(crate) fn stack_options() -> CachingOptions {
+    let mut options = CachingOptions::default();
     each_entry(|entry| match ours(entry) {
         Some((name, value)) if let Some(name) = name.strip_prefix('_') => {
             apply(&mut options, name, value);
@@ -193,14 +194,14 @@ pub(crate) fn stack_options() -> StackOptions {
         _ => {}
     });
     // Without a delay nothing is held back.
-    options.pages.lists_extents &= settings().purge_delay_ms != 0;
+    options.stack.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
-        options.pages.faults = FaultPolicy { populate: false, huge: false };
+        options.stack.pages.faults = FaultPolicy { populate: false, huge: false };
     }
     options
 }
 
-fn apply(options: &mut StackOptions, name: &str, value: &str) {
+fn apply(options: &mut CachingOptions, name: &str, value: &str) {
     match options.set(name, value) {
         Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
             warn(format_args!(
@@ -223,7 +224,7 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        for (index, option) in OPTIONS.iter().enumerate() {
+        for (index, option) in CachingOptions::all().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }

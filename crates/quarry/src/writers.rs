@@ -8,6 +8,7 @@ use crate::gate;
 use crate::instance::{STACK, is_ready};
 use core::cell::Cell;
 use core::ptr::NonNull;
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::lock::CountedLock;

@@ -10,6 +10,7 @@ use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
 use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::{FRAME_BYTES, Order};
 use quarry_core::zone::Mark;
 use std::ptr::{NonNull, null_mut};

@@ -34,8 +34,19 @@ const CRATES: &[&[&str]] = &[
 const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
-const MODULES: &[&str] =
-    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "profile", "heap", "stack"];
+const MODULES: &[&str] = &[
+    "checks",
+    "frame",
+    "zone",
+    "pcp",
+    "slab",
+    "profile",
+    "heap",
+    "stack",
+    "lru",
+    "page_cache",
+    "cache",
+];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =

@@ -1,5 +1,6 @@
 //! The names of variants: a slab policy with a page policy, and with what else is varied.
 
+use quarry_core::cache::CachingOptions;
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
 use quarry_core::page_cache::TruncationPolicy;
@@ -205,7 +206,7 @@ impl FromStr for Policies {
         }
         let (slab, pcp) = (known.name.to_owned(), pcp.to_owned());
         let policies = Self { written: text.to_owned(), slab, pcp, parts };
-        policies.apply(&mut StackOptions::default())?;
+        policies.apply(&mut CachingOptions::default())?;
         Ok(policies)
     }
 }
@@ -230,7 +231,8 @@ impl Policies {
     }
 
     /// Chooses the page policies, each of which is to cost what it does and no more.
-    pub(crate) fn apply(&self, options: &mut StackOptions) -> Result<(), UnknownPolicy> {
+    pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
+        let CachingOptions { stack: options, cache } = options;
         options.pages.for_comparison = true;
         match options.set("PCP", &self.pcp) {
             Ok(()) => {}
@@ -244,18 +246,17 @@ impl Policies {
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
-        options.lru.policy = lru.unwrap_or(match truncation {
+        cache.lru.policy = lru.unwrap_or(match truncation {
             Some(_) => LruPolicy::Single,
-            None => options.lru.policy,
+            None => cache.lru.policy,
         });
-        options.lru.add_batch = add_batch.unwrap_or(match truncation {
+        cache.lru.add_batch = add_batch.unwrap_or(match truncation {
             Some(_) => ADD_BATCH_4_15,
-            None => options.lru.add_batch,
+            None => cache.lru.add_batch,
         });
-        options.lru.counts = !uncounted;
-        let page_cache = &mut options.page_cache;
-        page_cache.truncation = truncation.unwrap_or(page_cache.truncation);
-        page_cache.cold_hint |= cold;
+        cache.lru.counts = !uncounted;
+        cache.pages.truncation = truncation.unwrap_or(cache.pages.truncation);
+        cache.pages.cold_hint |= cold;
         Ok(())
     }
 }
@@ -286,12 +287,12 @@ mod tests {
         assert_eq!(full("slub"), "slub-4.9+order0");
         assert_eq!(full("slub+v2016"), "slub-4.9+v2016");
         assert_eq!(full("sheaf"), format!("sheaf+{}", default_pages()));
-        let mut options = StackOptions::default();
+        let mut options = CachingOptions::default();
         assert_eq!(full("slub+order0+single+per_page"), "slub-4.9+order0+per_page+single");
         for name in slab_names() {
             name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
             assert!(
-                options.pages.for_comparison,
+                options.stack.pages.for_comparison,
                 "{name}: no policy has a shorter way than others"
             );
         }
@@ -304,17 +305,17 @@ mod tests {
     fn a_rung_alone_is_the_kernel_of_its_time() {
         assert_eq!(full("jan"), "slub-4.9+order0+per_page+jan");
         assert_eq!(full("mel+cold+single"), "slub-4.9+order0+one_section+single+mel+cold");
-        let mut options = StackOptions::default();
+        let mut options = CachingOptions::default();
         for (name, rung) in TruncationPolicy::ALL {
             name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
             assert_eq!(
-                (options.page_cache.truncation, options.page_cache.cold_hint),
+                (options.cache.pages.truncation, options.cache.pages.cold_hint),
                 (rung, false)
             );
         }
         "jan+cold".parse::<Policies>().unwrap().apply(&mut options).unwrap();
-        assert!(options.page_cache.cold_hint);
-        assert_eq!(options.pages.free_list, FreeListPolicy::PerPage);
+        assert!(options.cache.pages.cold_hint);
+        assert_eq!(options.stack.pages.free_list, FreeListPolicy::PerPage);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::host::Mutex;
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use crate::policies::Policies;
 use anyhow::{Result, bail};
+use quarry_core::cache::{CachingOptions, CachingStack, PageCaching};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
-use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::LruOptions;
 use quarry_core::pcp::{Machine as Declared, PageRequest};
 use quarry_core::slab::{
@@ -57,7 +57,9 @@ impl Policies {
     /// # Errors
     /// A call that the operating system refuses.
     pub fn replay<R: Replay>(&self, machine: Machine, replay: R) -> Result<R::Output> {
-        let mut options = StackOptions { heap: false, ..StackOptions::default() };
+        let mut caching = CachingOptions::default();
+        let options = &mut caching.stack;
+        options.heap = false;
         options.pages.reserve_bytes = RESERVE_BYTES;
         options.pages.declare(Declared {
             cpus: machine.cpus,
@@ -67,15 +69,15 @@ impl Policies {
         if machine.budget > 0 {
             options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
         }
-        self.apply(&mut options)?;
-        let visitor = OnStack { options: &options, lru: self.lru(), replay };
+        self.apply(&mut caching)?;
+        let visitor = OnStack { options: &caching, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }
 }
 
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
-    options: &'a StackOptions,
+    options: &'a CachingOptions,
     lru: Option<LruOptions>,
     replay: R,
 }
@@ -94,6 +96,7 @@ pub(crate) struct LabConfig<S>(PhantomData<S>);
 impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type PerCpu = Slots;
     type Slab = S;
+    type Cache = PageCaching;
 }
 
 /// A stack as a kernel's memory.
@@ -105,16 +108,16 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    fn build(options: &StackOptions, lru: Option<LruOptions>) -> Result<Self> {
+    fn build(options: &CachingOptions, lru: Option<LruOptions>) -> Result<Self> {
         let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
-        if let Err(error) = stack.init(&Linux, options) {
+        if let Err(error) = stack.init_with(&Linux, &options.stack, &options.cache) {
             bail!("the stack cannot be built: {error:?}");
         }
         let frames = stack.pages().arena().frames() as usize;
         let slots = stack.percpu().area().slots() as usize;
-        let nodes = options.pages.nodes.into();
+        let nodes = options.stack.pages.nodes.into();
         let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
         Ok(Self { stack, caches: Mutex::default(), anonymous: lru.map(lists).transpose()? })
     }

@@ -3,6 +3,7 @@
 use crate::file_cache::FileCache;
 use crate::host::yield_now;
 use crate::stack::{LabConfig, Slots, StackMemory};
+use quarry_core::cache::CachingStack;
 use quarry_core::lru::PageNo;
 use quarry_core::page_cache::{Effort, MappingId, MappingOptions, PageCacheRef, Slot};
 use quarry_core::slab::SlabPolicy;

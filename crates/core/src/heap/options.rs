@@ -6,8 +6,6 @@
 use super::check_options;
 use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
-use crate::page_cache::PageCacheOptions;
 use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
@@ -20,14 +18,10 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
-    /// Lists of cached pages.
-    pub lru: LruOptions,
     /// How the marks of the budget follow from its limit.
     pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
-    /// The page cache.
-    pub page_cache: PageCacheOptions,
     /// Checks for errors of the program.
     pub checks: CheckOptions,
     /// True if the size classes of `malloc` are created.
@@ -71,10 +65,8 @@ impl Default for StackOptions {
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
-            lru: LruOptions::default(),
             marks: MarkOptions::default(),
             mechanisms: Mechanisms::ALL,
-            page_cache: PageCacheOptions::default(),
             checks: CheckOptions::OFF,
             heap: true,
             bounds_footprint: true,
@@ -105,7 +97,7 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
-/// All options.
+/// All options, but for those of a page cache.
 pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "STATS",
@@ -156,16 +148,6 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "PCP",
         accepted: PAGE_POLICY_NAMES,
         meaning: "policy of the per-CPU page lists",
-    },
-    OptionHelp {
-        name: "LRU",
-        accepted: LRU_POLICY_NAMES,
-        meaning: "policy of the lists of cached pages",
-    },
-    OptionHelp {
-        name: "LRU_BATCH",
-        accepted: "14, 31 or 56",
-        meaning: "cached pages that a CPU collects before it adds them to the lists",
     },
     OptionHelp {
         name: "FREE_LIST",
@@ -296,11 +278,6 @@ impl StackOptions {
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
             "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
-            "LRU" => self.lru.policy = LruPolicy::named(value).ok_or(bad)?,
-            "LRU_BATCH" => {
-                let known = value.parse().ok().filter(|size| ADD_BATCHES.contains(size));
-                self.lru.add_batch = known.ok_or(bad)?;
-            }
             "FREE_LIST" => {
                 self.pages.free_list = match value {
                     "per_page" => FreeListPolicy::PerPage,

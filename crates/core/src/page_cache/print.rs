@@ -4,22 +4,9 @@ use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
 use crate::lru::Sizes;
-use core::fmt::{self, Write};
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Writes a line for each figure: gauges in pages first, then all events. O(slots).
-    ///
-    /// # Errors
-    /// What the writer says.
-    pub fn print_vmstat(self, out: &mut dyn Write) -> fmt::Result {
-        let mut written = Ok(());
-        self.visit_vmstat(&mut |name, value| {
-            written = written.and_then(|()| writeln!(out, "{name} {value}"));
-        });
-        written
-    }
-
-    /// Visits each figure and its name, in the same order. O(slots).
+    /// Visits each figure and its name: gauges in pages first, then all events. O(slots).
     pub fn visit_vmstat(self, visit: &mut dyn FnMut(&'static str, u64)) {
         let (events, lru) = (self.events(), self.lru_counters());
         let nodes = self.host.pages().zones().all().map(|zone| zone.node());

@@ -1,5 +1,6 @@
 //! The policies of a stack, as types.
 
+use super::cached_pages::CachedPages;
 use crate::slab::SlabPolicy;
 use quarry_sys::percpu::PerCpu;
 
@@ -9,4 +10,6 @@ pub trait StackConfig: 'static {
     type PerCpu: PerCpu;
     /// How slab objects travel.
     type Slab: SlabPolicy<Self::PerCpu>;
+    /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
+    type Cache: CachedPages;
 }

@@ -13,6 +13,7 @@
 //! something larger each time, makes one reclaim in 10 ms, and one that frees what it has is served
 //! at once.
 
+use super::durations::Durations;
 use crate::slab::MAX_CACHES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
@@ -25,6 +26,8 @@ pub(super) struct Deferral {
     pub(super) used: AtomicU32,
     pub(super) caches: [Seen; MAX_CACHES],
     pub(super) reclaims: AtomicU64,
+    /// What the stages of direct reclaims took.
+    pub(super) took: Durations,
 }
 
 /// Its findings of a cache.
@@ -42,6 +45,7 @@ impl Deferral {
             caches: [const { Seen { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
                 MAX_CACHES],
             reclaims: AtomicU64::new(0),
+            took: Durations::new(),
         }
     }
 }

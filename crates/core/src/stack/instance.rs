@@ -1,6 +1,6 @@
 //! The stack itself: what it is made of, and how it is built.
 
-use super::balancing::Balancing;
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
@@ -12,8 +12,6 @@ use crate::checks::{CheckOptions, CheckState};
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
-use crate::lru::LruOptions;
-use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::profile::HeapProfile;
 use crate::slab::{
@@ -29,13 +27,12 @@ use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
 use quarry_sys::report::Line;
 
 /// The parts that need the operating system to be built.
-struct Built {
+struct Built<C: StackConfig> {
     pages: PageAllocator,
     metadata: Metadata,
     declared_cpus: u32,
     mechanisms: Mechanisms,
-    page_cache: PageCacheOptions,
-    lru: LruOptions,
+    cache: <C::Cache as CachedPages>::Options,
     checks: CheckOptions,
 }
 
@@ -49,8 +46,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     pub(super) mappings: &'a Mappings,
     declared_cpus: u32,
     mechanisms: Mechanisms,
-    pub(super) page_cache: PageCacheOptions,
-    pub(super) lru: LruOptions,
+    pub(super) cache: &'a <C::Cache as CachedPages>::Options,
     pub(super) checks: CheckOptions,
 }
 
@@ -74,7 +70,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) large: LargeCounts,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
-    built: UnsafeCell<MaybeUninit<Built>>,
+    built: UnsafeCell<MaybeUninit<Built<C>>>,
     pub(super) profile: HeapProfile,
     pub(super) mappings: Mappings,
     pub(super) fast: FastPath<C::PerCpu>,
@@ -82,8 +78,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) slab: ManuallyDrop<C::Slab>,
     pub(super) deferral: Deferral,
     pub(super) checks: CheckState,
-    pub(super) balancing: Balancing,
-    pub(super) page_cache: ManuallyDrop<PageCache>,
+    pub(super) cache: ManuallyDrop<C::Cache>,
 }
 
 // SAFETY: `built` is written once by `init` before `is_built` is set with release ordering, and
@@ -123,8 +118,7 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
-            balancing: Balancing::new(),
-            page_cache: ManuallyDrop::new(PageCache::new()),
+            cache: ManuallyDrop::new(C::Cache::NEW),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -138,10 +132,26 @@ impl<C: StackConfig> Stack<C> {
     /// # Panics
     /// Where the stack is ready already.
     pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+        self.init_with(os, options, &Default::default())
+    }
+
+    /// [`init`](Self::init) with choices of the stack's cache.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn init_with(
+        &self,
+        os: &'static dyn Os,
+        options: &StackOptions,
+        cache: &<C::Cache as CachedPages>::Options,
+    ) -> OsResult<()> {
         assert!(!self.is_ready(), "a stack is initialised once");
         self.fast.percpu.init(os)?;
         if !self.is_built.load(Ordering::Acquire) {
-            self.build(os, options)?;
+            self.build(os, options, cache)?;
         }
         if options.heap {
             self.create_classes()?;
@@ -164,7 +174,12 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+    fn build(
+        &self,
+        os: &'static dyn Os,
+        options: &StackOptions,
+        cache: &<C::Cache as CachedPages>::Options,
+    ) -> OsResult<()> {
         let slots = self.fast.percpu.area().slots();
         let pages = PageAllocator::build(os, &options.pages, slots)?;
         pages.zones().budget().set_marks(options.marks);
@@ -178,8 +193,7 @@ impl<C: StackConfig> Stack<C> {
             metadata,
             declared_cpus,
             mechanisms: options.mechanisms,
-            page_cache: options.page_cache,
-            lru: options.lru,
+            cache: *cache,
             checks: options.checks,
         };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
@@ -259,8 +273,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
             mechanisms: built.mechanisms,
-            page_cache: built.page_cache,
-            lru: built.lru,
+            cache: &built.cache,
             checks: built.checks,
         }
     }

@@ -1,5 +1,6 @@
 //! All locks of a stack, for `fork` and for statistics.
 
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use crate::slab::SlabPolicy;
@@ -23,11 +24,7 @@ impl<C: StackConfig> Stack<C> {
         self.footprint.visit_locks(visit);
         self.withheld.visit_locks(visit);
         self.checks.visit_locks(visit);
-        self.balancing.visit_locks(visit);
-        self.page_cache.visit_locks(visit);
-        if let Some(cache) = self.page_cache.opened(self) {
-            cache.visit_locks(visit);
-        }
+        C::Cache::visit_locks(self, visit);
         self.fast.percpu.visit_locks(visit);
     }
 }

@@ -8,25 +8,25 @@
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
-//! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
+//! budget_stats, miss -> cached_pages -> config
+//! config, durations -> deferral, fast_path, footprint, instruments, keeping, large, withheld
 //!     -> instance -> profiling -> misuse
-//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
-//!     -> listed, moving -> pages, halves, upkeep, page_cache, accounts -> locks
+//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
+//!     -> listed, moving -> pages, halves, upkeep, cache_host, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
 mod backtrace;
-mod balance;
-mod balancing;
 mod bounding;
+mod budget_stats;
+mod cache_host;
+mod cached_pages;
 mod caches;
 mod checked;
 mod checked_resize;
 mod checking_all;
 mod config;
-mod cost;
 mod deferral;
 mod direct_reclaim;
 mod durations;
@@ -42,27 +42,25 @@ mod keeping;
 mod large;
 mod listed;
 mod locks;
+mod miss;
 mod misuse;
 mod moving;
-mod page_cache;
 mod pages;
-mod pressure;
 mod print;
 mod profiling;
 mod reclaim;
 mod record;
 mod request;
 mod resize;
-mod shrinkers;
 mod stats;
 mod upkeep;
 mod validate;
 mod withheld;
 mod withholding;
 
-pub use accounts::BudgetStats;
-pub use balance::{Balanced, Goal};
-pub use balancing::BalanceStats;
+pub(crate) use budget_stats::bytes;
+pub use budget_stats::{BalanceStats, BudgetStats, Pressure};
+pub use cached_pages::{CacheHost, CachedPages};
 pub use caches::CacheRef;
 pub use config::StackConfig;
 pub use fast_path::StackOffsets;
@@ -70,16 +68,12 @@ pub use halves::Halves;
 pub use instance::Stack;
 pub use instruments::Instrument;
 pub use large::LargeStats;
+pub use miss::{Claimant, Miss};
 pub use misuse::{Entry, Misuse};
 pub use pages::PageFlags;
-pub use pressure::{MOST_CALLBACKS, Pressure, PressureEvents};
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;
 pub use request::{MIN_ALIGN, Request};
-pub use shrinkers::{
-    Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
-    Shrinkers,
-};
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;

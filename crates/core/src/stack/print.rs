@@ -1,5 +1,6 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::large::LargeStats;
@@ -178,10 +179,11 @@ impl<C: StackConfig> Report<'_, C> {
     }
 
     fn page_cache(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(cache) = self.stack.used_page_cache() else {
-            return writeln!(out, "page cache: not used");
-        };
-        cache.print_vmstat(out)
+        let mut written = Ok(());
+        let is_used = C::Cache::visit_vmstat(self.stack, &mut |name, value| {
+            written = written.and_then(|()| writeln!(out, "{name} {value}"));
+        });
+        if is_used { written } else { writeln!(out, "page cache: not used") }
     }
 
     fn metadata(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

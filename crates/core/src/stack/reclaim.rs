@@ -22,6 +22,7 @@
 //! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
 //! `keeping`).
 
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::keeping::{Keeping, MOST_LOOKS};
@@ -170,18 +171,10 @@ impl<C: StackConfig> Stack<C> {
         self.free_withheld();
         let inner = self.inner();
         let _active = inner.pages.zones().reclaiming(|_| true);
-        self.trim_page_cache();
+        C::Cache::trim(self);
         inner.slab.reclaim(&self.context(), Reclaim::All);
         inner.pages.drain_all();
         inner.pages.flush_extents();
-    }
-
-    /// Lets the page cache give back what no page needs: index nodes and descriptors. O(1) where
-    /// there is none.
-    fn trim_page_cache(&self) {
-        if let Some(cache) = self.used_page_cache() {
-            cache.trim();
-        }
     }
 
     /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.

@@ -1,6 +1,7 @@
 //! What a stack shows of itself to other processes: the body of a record of the statistics page.
 
-use super::accounts::BudgetStats;
+use super::budget_stats::BudgetStats;
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::large::LargeStats;
@@ -35,7 +36,7 @@ impl<C: StackConfig> Stack<C> {
         ServedBy {
             slab: <C::Slab as SlabPolicy<_>>::NAME,
             pages: self.pages().policy().name(),
-            lru: self.inner().lru.policy.name(),
+            lru: C::Cache::policy(self.inner().cache),
             backend: if self.percpu().is_sequenced() { "sequences" } else { "locked slots" },
         }
     }
@@ -79,7 +80,7 @@ impl<C: StackConfig> Stack<C> {
         let ServedBy { slab, pages, lru, backend } = self.served_by();
         let mut flags = about.flags;
         for (flag, is_set) in [
-            (flags::HAS_PAGE_CACHE, self.used_page_cache().is_some()),
+            (flags::HAS_PAGE_CACHE, C::Cache::is_used(self)),
             (flags::HAS_LIMIT, budget.limit != usize::MAX),
         ] {
             flags |= if is_set { flag } else { 0 };
@@ -106,11 +107,8 @@ impl<C: StackConfig> Stack<C> {
             at += 1;
             draft.event(value);
         };
-        match self.used_page_cache() {
-            Some(cache) => cache.visit_vmstat(&mut event),
-            None => {
-                events::NAMES[..events::OF_PAGE_CACHE].iter().for_each(|name| event(name, 0));
-            }
+        if !C::Cache::visit_vmstat(self, &mut event) {
+            events::NAMES[..events::OF_PAGE_CACHE].iter().for_each(|name| event(name, 0));
         }
         let lists = &stats.page_lists;
         for (name, value) in [

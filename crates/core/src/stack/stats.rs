@@ -1,5 +1,6 @@
 //! The counts of a stack and its memory, as one value.
 
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::large::LargeStats;
@@ -196,8 +197,7 @@ impl<C: StackConfig> Stack<C> {
         let mapped = zones.budget().mapped() as usize * FRAME_BYTES;
         let used = zones.budget().used() as usize * FRAME_BYTES;
         memory.withheld = self.withheld.frames() as usize * FRAME_BYTES;
-        let cached = self.used_page_cache().map_or(0, |cache| cache.events().in_memory());
-        memory.page_cache = cached as usize * FRAME_BYTES;
+        memory.page_cache = C::Cache::frames(self) as usize * FRAME_BYTES;
         let others = mapped + slabs + memory.page_lists + memory.withheld + memory.page_cache;
         memory.blocks = used.saturating_sub(others);
         memory.mappings_cached = inner.mappings.cached_charged() as usize * FRAME_BYTES;

@@ -3,13 +3,10 @@
 //! This is the face for a library that looks after a stack, as `libquarry.so` does; users call
 //! [`Stack::trim`] and [`Stack::reclaim`].
 
-use super::balance::{Balanced, Goal};
-use super::balancing::add;
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
-use super::pressure::PressureEvents;
 use super::reclaim::{ReclaimState, Reclaimed};
-use super::shrinkers::{ReclaimCaller, Shrinkers};
 use quarry_sys::locks::Visit;
 
 /// See the module; from [`Stack::upkeep`].
@@ -90,44 +87,20 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.shrink_all();
     }
 
-    /// Reclaims until `goal` is reached or nothing more can be freed (see `balance`). `enter` is
-    /// called around each step that works on the stack itself; functions of the program run between
-    /// two of them. Does nothing inside of another reclaim of the same task.
-    pub fn balance<G>(self, caller: ReclaimCaller, goal: Goal, enter: impl Fn() -> G) -> Balanced {
-        self.0.balance(caller, goal, enter)
-    }
-
     /// Lets the next request be a sample for guard pages, if one is due. O(1).
     pub fn sample_if_due(self) {
         self.0.sample_if_due();
     }
 
-    /// Frames in use beyond a goal. O(1).
-    #[inline]
-    #[must_use]
-    pub fn missing(self, goal: Goal) -> u32 {
-        self.0.missing(goal)
-    }
-
-    /// Evicts up to 32 clean pages of the cache, if the heap may have them; returns whether it did.
-    /// Does nothing inside of another reclaim of the same task.
-    pub fn reclaim_pages(self) -> bool {
-        self.0.reclaim_pages()
-    }
-
     /// Counts a request of `frames` frames that was refused. O(slots).
     pub fn note_refusal(self, frames: usize) {
-        let Some(cache) = self.0.used_page_cache() else { return };
-        let (counts, dirty) = (&self.0.balancing.counts, cache.events().dirty());
-        add(&counts.refused, 1);
-        add(&counts.refused_dirty, u64::from(dirty >= frames as u64));
+        C::Cache::note_refusal(self.0, frames);
     }
 
     /// In the child of a fork: what other threads were about to do with callbacks ends.
     pub fn adopt_in_child(self) {
         self.0.pages().zones().budget().adopt_in_child();
-        self.0.balancing.shrinkers.adopt_in_child();
-        self.0.balancing.pressure.adopt_in_child();
+        self.0.cache.adopt_in_child();
     }
 
     /// Visits every lock of the stack. A library calls `adopt_in_child` of each in the child of a
@@ -135,26 +108,5 @@ impl<C: StackConfig> Upkeep<'_, C> {
     /// slots).
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
         self.0.visit_locks(visit);
-    }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// The shrinkers. Whoever registers the first one also calls
-    /// [`Budget::keep_reserve`](crate::zone::Budget::keep_reserve).
-    #[must_use]
-    pub fn shrinkers(&self) -> &Shrinkers {
-        &self.balancing.shrinkers
-    }
-
-    /// Who is told how short memory is.
-    #[must_use]
-    pub fn pressure(&self) -> &PressureEvents {
-        &self.balancing.pressure
-    }
-
-    /// The groups.
-    #[must_use]
-    pub fn groups(&self) -> &crate::zone::Groups {
-        &self.balancing.groups
     }
 }

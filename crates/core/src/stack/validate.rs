@@ -9,12 +9,11 @@
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
+use super::cached_pages::CachedPages;
 use super::config::StackConfig;
 use super::instance::Stack;
 use crate::checks::hidden::HiddenBlock;
-use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
-use crate::lru::PageNo;
-use crate::page_cache::PageCacheRef;
+use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
 
@@ -40,7 +39,7 @@ impl<C: StackConfig> Stack<C> {
         inner.mappings.validate()?;
         self.arena().validate()?;
         inner.pages.validate()?;
-        self.used_page_cache().map_or(Ok(()), |cache| cache.validate())?;
+        C::Cache::validate(self)?;
         let census = self.census()?;
         self.check_slabs(&census)?;
         self.check_budget(&census)
@@ -81,7 +80,7 @@ impl<C: StackConfig> Stack<C> {
                     }
                     Kind::CACHED => {
                         census.cached_pages += 1;
-                        census.of_page_cache += self.frames_of_page(frames.link(pfn));
+                        census.of_page_cache += C::Cache::frames_of_page(self, frames.link(pfn));
                     }
                     Kind::MAPPING => {
                         census.mappings += 1;
@@ -105,12 +104,6 @@ impl<C: StackConfig> Stack<C> {
         } else {
             census.of_blocks += u64::from(self.frames().link(pfn));
         }
-    }
-
-    /// Frames of a page of the page cache.
-    fn frames_of_page(&self, number: u32) -> u64 {
-        let bytes = |cache: PageCacheRef<'_, Self>| cache.bytes(PageNo(number));
-        (self.used_page_cache().map_or(0, bytes) / FRAME_BYTES) as u64
     }
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
@@ -137,7 +130,7 @@ impl<C: StackConfig> Stack<C> {
         check.equal(heads, counted, "live mappings = mappings allocated - freed")?;
         let charged = census.of_mappings + kept;
         check.equal(charged, budget.mapped(), "frames of live and kept mappings = mapped")?;
-        let in_use = self.used_page_cache().map_or(0, |cache| cache.descriptors_in_use());
+        let in_use = C::Cache::pages_in_use(self);
         check.equal(census.cached_pages, in_use, "heads of cached pages = descriptors in use")?;
         let of_pages = census.of_blocks + census.of_page_cache;
         let owned = census.of_cache.iter().sum::<u64>() + of_pages + charged;

@@ -14,6 +14,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Cache = ();
 }
 
 /// Whoever sees a cache sees all of it, and the one that has the number now.

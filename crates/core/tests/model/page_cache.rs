@@ -4,6 +4,7 @@
 
 use crate::explore;
 use crate::system::{Backing, TestOs};
+use quarry_core::cache::{CachingStack, PageCaching, PageCachingOptions};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::{PageNo, State};
@@ -22,6 +23,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Cache = PageCaching;
 }
 
 /// A stack with one mapping.
@@ -39,8 +41,9 @@ impl Play {
         stack.percpu().sequences().set_cpus(2);
         let mut options = StackOptions { heap: false, ..StackOptions::default() };
         options.pages.reserve_bytes = 64 << 20;
-        options.lru.add_batch = 2;
-        stack.init(os, &options).expect("a system on which nothing fails");
+        let mut cached = PageCachingOptions::default();
+        cached.lru.add_batch = 2;
+        stack.init_with(os, &options, &cached).expect("a system on which nothing fails");
         let cache = stack.page_cache().expect("a system on which nothing fails");
         let id = cache.create_mapping(&MappingOptions::default()).expect("memory");
         Arc::new(Self { stack, id, fills: AtomicU64::new(0), os })

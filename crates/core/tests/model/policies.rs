@@ -23,6 +23,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = SteppedSlots;
     type Slab = S;
+    type Cache = ();
 }
 
 /// A stack with one cache, and who has its objects.

@@ -2,12 +2,14 @@
 //! change.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::cache::{
+    self, Balanced, CachingStack, Count, Goal, ReclaimCaller, Scanned, ShrinkControl, Shrinker,
+    ShrinkerOptions,
+};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Sheaf;
-use quarry_core::stack::{
-    Count, Goal, Pressure, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions, Stack,
-};
+use quarry_core::stack::{Pressure, Stack};
 use quarry_core::zone::{Mark, MarkOptions};
 use quarry_sys::hooks::HookId;
 use quarry_sys::percpu::Object;
@@ -92,8 +94,8 @@ fn register<S: Shrinker>(stack: &Stack<Config>, shrinker: &S) -> HookId {
     unsafe { stack.shrinkers().add(shrinker, ShrinkerOptions::default()) }.expect("a place")
 }
 
-fn balance(stack: &Stack<Config>, goal: Goal) -> quarry_core::stack::Balanced {
-    stack.upkeep().balance(ReclaimCaller::Background, goal, || ())
+fn balance(stack: &Stack<Config>, goal: Goal) -> Balanced {
+    cache::balance(stack, ReclaimCaller::Background, goal, || ())
 }
 
 /// Fills a cache until the budget is below its low mark.
@@ -256,7 +258,7 @@ impl Shrinker for Hungry<'_> {
         assert!(stack.pages().zones().budget().reclaimers().is_in());
         let inner = balance(stack, Goal::Used(0));
         assert_eq!(inner.passes, 0, "a reclaim inside of a reclaim: {inner:?}");
-        assert!(!stack.upkeep().reclaim_pages());
+        assert!(!cache::reclaim_pages(stack));
         let mut held = Vec::new();
         // Without a bound: all of the reserve.
         while let Some(object) = stack.alloc(20_000) {

@@ -1,6 +1,7 @@
 //! The page cache as a part of the budget: who gives way, groups, and pages that cannot be had.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::cache::{self, CachingStack, Goal, ReclaimCaller};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::PageNo;
@@ -8,7 +9,7 @@ use quarry_core::page_cache::{
     Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
 };
 use quarry_core::slab::Sheaf;
-use quarry_core::stack::{Goal, ReclaimCaller, ReclaimState, Stack};
+use quarry_core::stack::{ReclaimState, Stack};
 use quarry_core::zone::{GroupId, GroupLimits, Mark};
 
 type Config = VirtualConfig<Sheaf>;
@@ -38,7 +39,7 @@ fn touch(cache: Cache<'_>, id: MappingId, index: u64) -> Result<(), ReadError> {
 }
 
 fn balance(stack: &Stack<Config>) -> u32 {
-    stack.upkeep().balance(ReclaimCaller::Background, Goal::HighMark, || ()).missing
+    cache::balance(stack, ReclaimCaller::Background, Goal::HighMark, || ()).missing
 }
 
 fn end(bed: &Bed<Config>, cache: Cache<'_>, ids: &[MappingId]) {

@@ -163,6 +163,7 @@ struct Native;
 impl StackConfig for Native {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Cache = ();
 }
 
 /// However many caches and CPUs have something to give, their CPUs are stopped once.

@@ -3,6 +3,7 @@
 
 use crate::support::seed::Dice;
 use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::NodeId;
 use quarry_core::page_cache::{MappingId, MappingOptions, PageCacheRef, ScanFor, ScanRequest};
 use quarry_core::slab::Sheaf;

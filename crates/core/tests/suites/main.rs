@@ -20,6 +20,7 @@ mod linux_slab;
 mod locks;
 mod misuse;
 mod moving;
+mod no_cache;
 mod nodes;
 mod page_cache;
 mod page_cache_edges;

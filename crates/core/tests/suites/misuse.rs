@@ -254,6 +254,7 @@ struct NativeConfig;
 impl StackConfig for NativeConfig {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Cache = ();
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //! reclaim, and holding as SQLite does. Every page has bytes that name its mapping and what it was
 //! last filled with, and every equation is checked after each step.
 
-use crate::support::{Backing, Bed, VirtualConfig, check, on_cpu, small};
+use crate::support::{Backing, Bed, TestOs, VirtualConfig, check, declare, on_cpu, small};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use quarry_core::cache::{CachingStack, PageCachingOptions};
 use quarry_core::frame::{FRAME_BYTES, NodeId, Order};
-use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::PageNo;
 use quarry_core::page_cache::{
     Effort, Event, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, RekeyError,
@@ -493,15 +493,17 @@ impl<'a> Model<'a> {
     }
 }
 
-fn cached(policy: TruncationPolicy, limit_frames: u32) -> StackOptions {
-    let mut options = small();
-    options.page_cache.truncation = policy;
+fn cached(slots: u32, policy: TruncationPolicy, limit_frames: u32) -> CacheBed {
+    let (mut options, mut cache) = (small(), PageCachingOptions::default());
     options.pages.limit_frames = limit_frames;
-    options
+    cache.pages.truncation = policy;
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    CacheBed::on_with(os, &options, &cache, |percpu| declare(percpu, slots))
+        .expect("a system on which nothing fails")
 }
 
 fn run(policy: TruncationPolicy, limit: u32, steps: Vec<(u32, Step)>) {
-    let bed = CacheBed::new(Backing::Linux, 4096, SLOTS, &cached(policy, limit));
+    let bed = cached(SLOTS, policy, limit);
     let mut model = Model::new(&bed);
     for (cpu, step) in steps {
         on_cpu(cpu);
@@ -530,7 +532,7 @@ fn a_page_cache_at_its_limit_loses_only_what_nobody_uses() {
 fn a_truncated_file_leaves_no_memory_behind() {
     let mut looked_at = Vec::new();
     for (name, policy) in TruncationPolicy::ALL {
-        let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(policy, u32::MAX));
+        let bed = cached(1, policy, u32::MAX);
         let cache = bed.stack.page_cache().unwrap();
         let id = cache.create_mapping(&MappingOptions::default()).unwrap();
         for index in 0..1024 {
@@ -556,7 +558,7 @@ fn a_truncated_file_leaves_no_memory_behind() {
 
 #[test]
 fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
-    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
     let cache = bed.stack.page_cache().unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     for round in 0..20 {
@@ -577,7 +579,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
 
 #[test]
 fn pages_that_are_used_again_outlive_a_scan_of_others() {
-    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
     let cache = bed.stack.page_cache().unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {
@@ -610,7 +612,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
 
 #[test]
 fn a_page_that_comes_back_soon_is_active_at_once() {
-    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
     let cache = bed.stack.page_cache().unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {

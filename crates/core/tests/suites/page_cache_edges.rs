@@ -2,11 +2,12 @@
 //! another one replaces, pages that wait in the batches of other CPUs.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::cache::CachingStack;
 use quarry_core::frame::{Metadata, NodeId, Order};
 use quarry_core::lru::{LruOptions, MOST_PINS, PageNo, State, StateWord};
 use quarry_core::page_cache::index::INDEX_LIMIT;
 use quarry_core::page_cache::{
-    Effort, Host, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
+    self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
     ReadError, RekeyError,
 };
 use quarry_core::pcp::PageAllocator;
@@ -23,16 +24,20 @@ fn bed() -> Bed<Config> {
     Bed::new(Backing::Linux, 4096, 3, &small())
 }
 
-fn mapping<H: Host>(cache: PageCacheRef<'_, H>, group: GroupId) -> MappingId {
+fn mapping<H: page_cache::Host>(cache: PageCacheRef<'_, H>, group: GroupId) -> MappingId {
     let options = MappingOptions { group: group.0, ..MappingOptions::default() };
     cache.create_mapping(&options).expect("there is memory")
 }
 
-fn pin<H: Host>(cache: PageCacheRef<'_, H>, id: MappingId, index: u64) -> PageNo {
+fn pin<H: page_cache::Host>(cache: PageCacheRef<'_, H>, id: MappingId, index: u64) -> PageNo {
     cache.read(id, index, &mut |_, _| Ok(())).expect("there is memory")
 }
 
-fn touch<H: Host>(cache: PageCacheRef<'_, H>, id: MappingId, index: u64) -> Result<(), ReadError> {
+fn touch<H: page_cache::Host>(
+    cache: PageCacheRef<'_, H>,
+    id: MappingId,
+    index: u64,
+) -> Result<(), ReadError> {
     cache.read(id, index, &mut |_, _| Ok(())).map(|page| cache.unpin(page))
 }
 
@@ -95,13 +100,13 @@ impl NodeHost for Interrupted<'_> {
     }
 }
 
-impl Host for Interrupted<'_> {
+impl page_cache::Host for Interrupted<'_> {
     fn pages(&self) -> &PageAllocator {
-        Host::pages(self.stack)
+        page_cache::Host::pages(self.stack)
     }
 
     fn slot(&self) -> SlotIndex {
-        if Host::groups(self).iter().any(|(_, group)| group.used() > 0)
+        if page_cache::Host::groups(self).iter().any(|(_, group)| group.used() > 0)
             && let Some((old, group)) = self.replacement.take()
         {
             self.replace(old, group);
@@ -118,7 +123,7 @@ impl Host for Interrupted<'_> {
     }
 
     fn groups(&self) -> &Groups {
-        Host::groups(self.stack)
+        page_cache::Host::groups(self.stack)
     }
 
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {

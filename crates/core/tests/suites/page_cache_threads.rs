@@ -4,6 +4,7 @@
 
 use crate::support::seed::{Dice, seed};
 use crate::support::{Backing, Bed, TestOs, small, unregister};
+use quarry_core::cache::{CachingStack, PageCaching, PageCachingOptions};
 use quarry_core::frame::NodeId;
 use quarry_core::lru::{LRU_POLICIES, LruPolicy, PageNo};
 use quarry_core::page_cache::{
@@ -28,6 +29,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Cache = PageCaching;
 }
 
 type Cache<'a> = PageCacheRef<'a, Stack<Config>>;
@@ -147,10 +149,12 @@ impl Worker<'_> {
 fn run(policy: LruPolicy, truncation: TruncationPolicy, unregistered: usize) {
     let mut options = small();
     options.pages.limit_frames = LIMIT_FRAMES;
-    options.lru.policy = policy;
-    options.page_cache.truncation = truncation;
+    let mut cached = PageCachingOptions::default();
+    cached.lru.policy = policy;
+    cached.pages.truncation = truncation;
     let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
-    let bed = Bed::<Config>::on(os, &options, |_| {}).expect("a system that fails nowhere");
+    let bed =
+        Bed::<Config>::on_with(os, &options, &cached, |_| {}).expect("a system that fails nowhere");
     let cache = bed.stack.page_cache().expect("memory for the tables");
     let create = |_| cache.create_mapping(&MappingOptions::default()).expect("memory");
     let ids: Vec<_> = (0..MAPPINGS).map(create).collect();

@@ -1,6 +1,7 @@
 //! The record that a stack shows of itself says what its statistics say, under every slab policy.
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_core::cache::CachingStack;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::PAGE_POLICIES;
 use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slam, Slqb, Slub4_9};

@@ -1,6 +1,7 @@
 //! Every registered policy is accepted by its option and has a page.
 
-use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::cache::CachingOptions;
+use quarry_core::heap::options::OptionError;
 use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
 use quarry_core::pcp::{PAGE_POLICIES, PcpPolicy};
 use quarry_core::slab::{
@@ -13,8 +14,8 @@ use std::path::Path;
 /// Asserts that a policy is accepted by `option`, named in what the option says it accepts, and
 /// described by a page that names it.
 fn is_known(option: &str, name: &str, page: &str, about: &str) {
-    assert_eq!(StackOptions::default().set(option, name), Ok(()), "{option}={name}");
-    let refused = StackOptions::default().set(option, "no such policy");
+    assert_eq!(CachingOptions::default().set(option, name), Ok(()), "{option}={name}");
+    let refused = CachingOptions::default().set(option, "no such policy");
     let Err(OptionError::BadValue { accepted }) = refused else { panic!("{refused:?}") };
     assert!(accepted.split([',', ' ']).any(|known| known == name), "{name} in {accepted}");
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies");
@@ -73,10 +74,10 @@ fn lru_policies_are_known_everywhere() {
         assert_eq!(policy.policy.name(), policy.name);
     }
     assert_eq!(LruPolicy::named("clock"), None);
-    let mut options = StackOptions::default();
+    let mut options = CachingOptions::default();
     for size in ADD_BATCHES {
         assert_eq!(options.set("LRU_BATCH", &size.to_string()), Ok(()));
-        assert_eq!(options.lru, LruOptions { add_batch: size, ..LruOptions::default() });
+        assert_eq!(options.cache.lru, LruOptions { add_batch: size, ..LruOptions::default() });
     }
     for wrong in ["", "0", "15", "57", "-14", "many"] {
         assert!(options.set("LRU_BATCH", wrong).is_err(), "{wrong}");

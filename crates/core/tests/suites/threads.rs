@@ -61,6 +61,7 @@ struct Config<P, S>(PhantomData<(P, S)>);
 impl<P: PerCpu + 'static, S: SlabPolicy<P> + 'static> StackConfig for Config<P, S> {
     type PerCpu = P;
     type Slab = S;
+    type Cache = ();
 }
 
 /// An object on its way.

@@ -47,6 +47,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Cache = ();
 }
 
 /// The state that all copies share.

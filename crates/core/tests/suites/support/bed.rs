@@ -1,21 +1,23 @@
 //! A stack on a system of its own.
 
 use super::{Backing, TestOs};
+use quarry_core::cache::PageCaching;
 use quarry_core::checks::CheckOptions;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
-use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::stack::{CachedPages, Stack, StackConfig};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Virtual CPUs under a slab policy.
-pub(crate) struct VirtualConfig<S>(PhantomData<S>);
+/// Virtual CPUs under a slab policy, beside a cache.
+pub(crate) struct VirtualConfig<S, K = PageCaching>(PhantomData<(S, K)>);
 
-impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
+impl<S: SlabPolicy<VirtualSlots> + 'static, K: CachedPages> StackConfig for VirtualConfig<S, K> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Cache = K;
 }
 
 thread_local! {
@@ -37,6 +39,11 @@ pub(crate) fn fix_checks(checks: CheckOptions) {
 /// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
 pub(crate) fn on_cpu(cpu: u32) {
     CPU.set(cpu);
+}
+
+/// Has a stack take the calling thread's virtual CPU, of `slots` that there are.
+pub(crate) fn declare(percpu: &VirtualSlots, slots: u32) {
+    percpu.choice().declare(slots, || CPU.get());
 }
 
 /// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
@@ -62,9 +69,19 @@ impl<C: StackConfig> Bed<C> {
         options: &StackOptions,
         declare: impl FnOnce(&C::PerCpu),
     ) -> OsResult<Self> {
+        Self::on_with(os, options, &Default::default(), declare)
+    }
+
+    /// The same with choices of the cache.
+    pub(crate) fn on_with(
+        os: &'static TestOs,
+        options: &StackOptions,
+        cache: &<C::Cache as CachedPages>::Options,
+        declare: impl FnOnce(&C::PerCpu),
+    ) -> OsResult<Self> {
         let stack = Box::new(Stack::new());
         declare(stack.percpu());
-        stack.init(os, options)?;
+        stack.init_with(os, options, cache)?;
         Ok(Self { stack, os })
     }
 
@@ -82,7 +99,7 @@ impl<C: StackConfig> Bed<C> {
     }
 }
 
-impl<S: SlabPolicy<VirtualSlots> + 'static> Bed<VirtualConfig<S>> {
+impl<S: SlabPolicy<VirtualSlots> + 'static, K: CachedPages> Bed<VirtualConfig<S, K>> {
     /// A stack with `slots` virtual CPUs.
     pub(crate) fn new(
         backing: Backing,
@@ -91,15 +108,15 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Bed<VirtualConfig<S>> {
         options: &StackOptions,
     ) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
-        Self::on(os, options, |percpu| percpu.choice().declare(slots, || CPU.get()))
+        Self::on(os, options, |percpu| declare(percpu, slots))
             .expect("a system on which nothing fails")
     }
 
     /// A stack that is not initialised yet, with `slots` virtual CPUs.
     pub(crate) fn cold(backing: Backing, page_size: usize, slots: u32) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
-        let stack = Box::new(Stack::<VirtualConfig<S>>::new());
-        stack.percpu().choice().declare(slots, || CPU.get());
+        let stack = Box::new(Stack::<VirtualConfig<S, K>>::new());
+        declare(stack.percpu(), slots);
         Self { stack, os }
     }
 }

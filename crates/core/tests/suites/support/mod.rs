@@ -9,7 +9,7 @@ pub(crate) mod seed;
 mod system;
 mod unregister;
 
-pub(crate) use bed::{Bed, VirtualConfig, fix_checks, fix_slam_mode, on_cpu, small};
+pub(crate) use bed::{Bed, VirtualConfig, declare, fix_checks, fix_slam_mode, on_cpu, small};
 pub(crate) use direct::Direct;
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;

@@ -6,6 +6,7 @@
 //! and not again as long as it stays.
 
 use super::shrinkers::Shrunk;
+use crate::stack::Pressure;
 use quarry_sys::hooks::{HookId, Hooks};
 use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
@@ -19,32 +20,6 @@ const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// The priority from which on it is critical in any case (Linux 3.10).
 const CRITICAL_PRIORITY: u32 = 3;
-
-/// How short memory is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Pressure {
-    /// The high mark is reached.
-    #[default]
-    None,
-    /// Below the low mark; memory is being reclaimed.
-    Low,
-    /// Most of what a reclaim looks at is in use.
-    Medium,
-    /// Nearly all of it is, or the reclaim has ended short of the high mark.
-    Critical,
-}
-
-impl Pressure {
-    fn of_code(code: u8) -> Self {
-        match code {
-            0 => Self::None,
-            1 => Self::Low,
-            2 => Self::Medium,
-            _ => Self::Critical,
-        }
-    }
-}
 
 /// A callback that is told of levels.
 #[derive(Clone, Copy)]
@@ -89,7 +64,12 @@ impl PressureEvents {
     /// The level now.
     #[must_use]
     pub fn level(&self) -> Pressure {
-        Pressure::of_code(self.level.load(Relaxed))
+        match self.level.load(Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::Low,
+            2 => Pressure::Medium,
+            _ => Pressure::Critical,
+        }
     }
 
     /// Tells the callbacks of a level, if it is another one.

@@ -39,13 +39,13 @@ pub enum ReclaimCaller {
     Explicit,
 }
 
-/// What a shrinker is asked for.
+/// The request to a shrinker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShrinkControl {
     /// Objects to look at (`nr_to_scan`); of `count` 0.
     pub objects: u64,
-    /// Who asks.
+    /// The caller.
     pub caller: ReclaimCaller,
 }
 
@@ -60,7 +60,7 @@ pub enum Count {
     Unknown,
 }
 
-/// What a scan has done.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// It has gone on.
@@ -107,7 +107,7 @@ impl<P: core::ops::Deref<Target: Shrinker> + Send + Sync> Shrinker for P {
     }
 }
 
-/// What is said of a shrinker when it is registered.
+/// The description of a shrinker, given when it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShrinkerOptions {
     /// The cost of making an object again, where 2 is that of reading a page (`DEFAULT_SEEKS`); 0
@@ -135,7 +135,7 @@ struct Registered {
     options: ShrinkerOptions,
     /// Objects that were to be scanned and have not been (`nr_deferred`).
     deferred: u64,
-    /// What `count` said last.
+    /// The last result of `count`.
     objects: u64,
 }
 

@@ -58,18 +58,18 @@ impl Costs {
         }
     }
 
-    /// What cached pages bear.
+    /// The share of cached pages.
     pub(super) fn of_pages(&self) -> Share {
         share(self.pages, self.objects)
     }
 
-    /// What registered objects bear.
+    /// The share of registered objects.
     pub(super) fn of_objects(&self) -> Share {
         share(self.objects, self.pages)
     }
 }
 
-/// What a side of cost `own` bears.
+/// The share of a side of cost `own`.
 fn share(own: u64, other: u64) -> Share {
     // One more on each side: where nothing is known, both bear the same.
     let (own, other) = (own + 1, other + 1);

@@ -1,9 +1,9 @@
 //! What a stack remembers of its balance: who takes part in it, and what it has done so far.
 
 use super::cost::Costs;
-use super::durations::Durations;
 use super::pressure::PressureEvents;
 use super::shrinkers::Shrinkers;
+use crate::stack::BalanceStats;
 use crate::zone::Groups;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -16,8 +16,6 @@ pub(super) struct Balancing {
     pub(super) groups: Groups,
     pub(super) costs: CountedLock<Costs>,
     pub(super) counts: Counts,
-    /// What direct reclaims took.
-    pub(super) direct: Durations,
 }
 
 impl Balancing {
@@ -28,7 +26,6 @@ impl Balancing {
             groups: Groups::new(),
             costs: CountedLock::new(Costs::new()),
             counts: Counts::new(),
-            direct: Durations::new(),
         }
     }
 
@@ -38,18 +35,12 @@ impl Balancing {
     }
 }
 
-/// Declares counters and their snapshot.
+/// Declares the counters, by the names that [`BalanceStats`] has for them.
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($name:ident)*) => {
         /// The counters.
         pub(super) struct Counts {
             $(pub(super) $name: AtomicU64,)*
-        }
-
-        /// What balances have done so far.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct BalanceStats {
-            $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
@@ -65,26 +56,8 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Balances of the background (`pageoutrun`).
-    runs,
-    /// Balances that reached their goal.
-    reached,
-    /// Passes of all balances, each at one priority.
-    passes,
-    /// Pages of the cache that balances looked at.
-    pages_scanned,
-    /// Pages of the cache that they evicted.
-    pages_freed,
-    /// Objects that shrinkers looked at (`slabs_scanned`).
-    objects_scanned,
-    /// Objects that shrinkers said they had freed.
-    objects_freed,
-    /// Frames that had left the budget when balances ended.
-    frames_freed,
-    /// Requests of the heap that were refused, in a program with a page cache.
-    refused,
-    /// Of these, those that dirty pages would have covered: they were not written in time.
-    refused_dirty,
+    runs reached passes pages_scanned pages_freed objects_scanned objects_freed frames_freed
+    refused refused_dirty
 }
 
 /// Adds to a counter.
