@@ -21,7 +21,7 @@ const LONG_RUNS: usize = 3;
 const CLOSE: f64 = 1.2;
 /// Time of a run that decides alone.
 pub(super) const LONG_NS: u64 = 1_000_000_000;
-/// Times what is negligible: no chance in measuring makes nothing of that.
+/// A run whose share is so many times the negligible one decides alone: noise cannot explain it.
 const PLENTY: f64 = 4.0;
 /// Factor by which the median of several measurements may be off.
 const DOUBT: f64 = 2.0;
