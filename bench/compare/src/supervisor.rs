@@ -178,8 +178,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// When to look at the processes again: often at first, and not so often that looking takes more
-/// than a hundredth of the time, or that there are thousands of looks.
+/// The times at which the processes are polled: often at first, then rarely enough that polling
+/// takes at most a hundredth of the time and there are no thousands of polls.
 struct Pace {
     next: Instant,
     gap: Duration,

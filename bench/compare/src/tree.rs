@@ -31,7 +31,7 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether they are to be counted again: the process is larger by an eighth than at any
+    /// Returns whether a new count is due: the process is larger by an eighth than at any
     /// earlier count, so that all counts together take as long as a few of the last. (The kernel
     /// walks the page tables for one.)
     fn is_due(self, resident: u64) -> bool {

@@ -6,10 +6,10 @@
 //!
 //! * a run of a second or more decides alone, unless its share lies so close to the bound of a
 //!   refusal that the next run might lie on its other side; a run in which nothing was asked for,
-//!   or in which the share is [`PLENTY`] times what is negligible, decides alone as well;
+//!   or in which the share is [`PLENTY`] times the negligible one, decides alone as well;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
-//! * below half of what is negligible there is no comparison; up to twice that there is one, with
-//!   a line that says how little there is to be seen; above there is one.
+//! * below half of the negligible share there is no comparison; up to twice that there is one, with
+//!   a line that warns how small the effect can be; above that there is one.
 
 use quarry_harness::statistics;
 
@@ -21,7 +21,7 @@ const LONG_RUNS: usize = 3;
 const CLOSE: f64 = 1.2;
 /// Time of a run that decides alone.
 pub(super) const LONG_NS: u64 = 1_000_000_000;
-/// Times what is negligible: no chance in measuring makes nothing of that.
+/// A run whose share is so many times the negligible one decides alone: noise cannot explain it.
 const PLENTY: f64 = 4.0;
 /// Factor by which the median of several measurements may be off.
 const DOUBT: f64 = 2.0;

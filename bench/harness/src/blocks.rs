@@ -37,7 +37,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that are to be taken.
+    /// The rounds that this process takes.
     ///
     /// The blocks of all counted rounds, one after the other in their shuffled order, go to the
     /// shards in turn. A shard warms up what it will measure. Its steps come in the order that they
@@ -63,7 +63,7 @@ impl Shape {
         of(is_measured)
     }
 
-    /// Returns the number of samples that are to be taken after the warm-up.
+    /// Returns the number of samples after the warm-up.
     pub fn counted(self) -> u64 {
         let blocks = u64::from(self.rounds) * self.blocks as u64;
         self.shard.map_or(blocks, |shard| shard.share(blocks)) * self.variants as u64

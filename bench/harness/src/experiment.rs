@@ -49,8 +49,8 @@ pub struct Experiment {
     pub enough: Option<Stop>,
     /// Seed of the order; `None` takes it from the clock.
     pub seed: Option<u64>,
-    /// The part that is to be taken; `None` is all of it. A shard needs a seed that others share,
-    /// a results directory, and a fixed number of rounds.
+    /// The part that this process takes; `None` is all of it. A shard needs a seed that others
+    /// share, a results directory, and a fixed number of rounds.
     pub shard: Option<Shard>,
     /// Results directory, of a shard the one that has them all; `None` writes nothing.
     pub out: Option<PathBuf>,

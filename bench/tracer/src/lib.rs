@@ -8,7 +8,7 @@
 //! handler can make, is counted and not recorded.
 //!
 //! A child by `fork` alone records nothing. A program that it executes records into a file of its
-//! own, `TRACE.PID`, if children are to be recorded.
+//! own, `TRACE.PID`, if children are recorded.
 //!
 //! ```text
 //! file     the trace of this process: opened once, chunks for threads

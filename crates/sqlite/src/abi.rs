@@ -8,7 +8,7 @@ pub type ConfigFn = unsafe extern "C" fn(c_int, ...) -> c_int;
 
 /// `SQLITE_OK`.
 pub(crate) const OK: c_int = 0;
-/// `SQLITE_MISUSE`: what is to be configured is in use.
+/// `SQLITE_MISUSE`: SQLite is in use, and cannot be configured.
 pub(crate) const MISUSE: c_int = 21;
 /// `SQLITE_CONFIG_MALLOC`.
 pub(crate) const CONFIG_MALLOC: c_int = 4;

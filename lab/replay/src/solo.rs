@@ -126,7 +126,7 @@ fn rounds<M: KernelMemory>(
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
-                // The time in which threads wake each other up is no task's work.
+                // The time in which threads wake each other up does not count.
                 observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
                 replayed.add(observed);
             }

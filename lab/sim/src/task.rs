@@ -163,8 +163,8 @@ pub fn yield_cpu() {
     }
 }
 
-/// Waits until no other task is earlier: what the task reads then of plain variables that it shares
-/// with others is what they have written by its time.
+/// Yields until no other task is earlier, so that plain reads of shared variables see all writes
+/// that other tasks made before this time.
 pub fn order() {
     here().order();
 }

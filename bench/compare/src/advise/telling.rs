@@ -60,7 +60,7 @@ impl Telling {
         self.candidates.there[candidate].contender.name()
     }
 
-    /// The lines for the candidate that is to be used.
+    /// The lines for the candidate that the answer recommends.
     fn deploy(&self) -> Option<(&str, Deploy)> {
         self.verdict.as_ref().filter(|it| it.answer == Answer::Use)?;
         let (candidate, _) = self.outcome.as_ref()?.test.as_ref()?;

@@ -45,7 +45,7 @@ pub struct End {
 pub enum Begun {
     /// Another process took it before: its directory.
     There(PathBuf),
-    /// It is to be taken.
+    /// This process takes it.
     New(PartDirectory),
 }
 

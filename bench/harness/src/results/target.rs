@@ -33,7 +33,7 @@ pub enum Over {
     EachWorkload,
 }
 
-/// The baseline's figure, in relation to those it is `against`, is to be `at_most`.
+/// The baseline's figure in relation to those it is `against` should be `at_most`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The work, as the table names it.

@@ -63,7 +63,7 @@ impl<'a> Matrix<'a> {
     /// those that are better or worse. The last row of each group is the geometric mean over its
     /// workloads.
     pub fn ratios(&self, metric: &Metric) -> String {
-        // The copy comes first: it says how the others are to be read.
+        // The copy comes first: it shows the noise of the others.
         let (copies, others): (Vec<_>, Vec<_>) =
             self.selection.columns[1..].iter().partition(|column| self.selection.is_copy(column));
         let columns: Vec<&Column<'a>> = copies.into_iter().chain(others).collect();

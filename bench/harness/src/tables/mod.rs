@@ -110,7 +110,7 @@ fn mmtests(selection: &Selection<'_>) -> String {
     text
 }
 
-/// The machines, the targets, the table, and how it is to be read.
+/// The machines, the targets, the table, and its legend.
 fn modern(selection: &Selection<'_>) -> String {
     let mut text = String::new();
     for (place, run) in selection.runs() {

@@ -77,7 +77,7 @@ pub(super) fn unit<'a>(target: &Target, run: &'a Run) -> &'a str {
     }
 }
 
-/// Writes what is to be reached.
+/// Writes the bound of a target.
 pub(super) fn aim(relation: Relation, at_most: f64, unit: &str) -> String {
     match relation {
         Relation::Ratio => table::figure(at_most),

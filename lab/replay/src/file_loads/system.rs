@@ -38,9 +38,9 @@ struct Content<M: FileCache> {
     mapping: M::Mapping,
     /// Length in pages.
     pages: u64,
-    /// For each page whether it is on the device; those that are in neither place are holes.
+    /// True for a page that is on the device. A page that is neither there nor cached is a hole.
     on_device: Vec<bool>,
-    /// For each page whether it was written since it last reached the device.
+    /// True for a page that was written since it last reached the device.
     dirty: Vec<bool>,
     /// The inode and its dentry; none once the file was deleted.
     objects: Option<[Buffer; 2]>,

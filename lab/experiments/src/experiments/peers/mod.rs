@@ -1,9 +1,9 @@
-//! `peers`: everything that is to be reached against other allocators, in one run.
+//! `peers`: all targets against other allocators, in one run.
 //!
 //! ```text
 //! metrics  names that its workloads and targets share
 //! part     the workloads, which are those of other experiments
-//! targets  what is to be reached
+//! targets  the bounds that Quarry should reach
 //! ```
 
 mod metrics;
@@ -38,13 +38,13 @@ use quarry_harness::tables::{Matrix, targets_of};
 use std::io::Write;
 use std::rc::Rc;
 
-/// All that Quarry is to reach against other allocators, in one run and one table.
+/// All targets of Quarry against other allocators, in one run and one table.
 ///
 /// The workloads are those of malloc-patterns, growth (to 1 GiB), real-programs, idle-return (512
-/// MiB, all of them freed) and start-up, each with its proof that the work was done and who served
-/// it. In every round each of them runs once on every allocator, in an order that is shuffled
-/// anew, so that all parts see the machine at all times. The first table has a row for each
-/// target: what is to be reached against whom, what was reached, and whether that is met, missed or
+/// MiB, all of them freed) and start-up, each with its proof that the work was done and which
+/// allocator served it. In every round each of them runs once on every allocator, in an order that
+/// is shuffled anew, so that all parts see the machine at all times. The first table has a row for
+/// each target: its bound and the peer, what was reached, and whether the target is met, missed or
 /// unclear; then come the tables that the parts have.
 ///
 /// Time is per operation: of a pattern as malloc-patterns has it, of growth wall-clock time of 4

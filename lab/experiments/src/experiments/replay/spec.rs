@@ -124,7 +124,7 @@ impl Spec {
         self.explained_by == "files"
     }
 
-    /// How the columns that explain its figures are to be read.
+    /// The legend of the columns that explain its figures.
     pub(super) fn legend(&self) -> &'static str {
         &REPLAYS.legends[&self.explained_by]
     }
