@@ -1,6 +1,7 @@
 //! The process-wide instance itself: a stack with the policies that are compiled in, and how far
 //! its building is.
 
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
@@ -22,6 +23,7 @@ pub struct ProcessConfig;
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
     type Slab = <Line<LINE> as Registered>::Policy;
+    type Pages = V6_18;
 }
 
 /// The instance. Its fast paths refuse everything until

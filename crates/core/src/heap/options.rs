@@ -8,18 +8,16 @@ use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
 use crate::page_cache::PageCacheOptions;
-use crate::pcp::{
-    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
-};
+use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
 use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct StackOptions {
+pub struct StackOptions<P = V6_18> {
     /// Zones and per-CPU page lists.
-    pub pages: PageConfig,
+    pub pages: PageConfig<P>,
     /// Lists of cached pages.
     pub lru: LruOptions,
     /// How the marks of the budget follow from its limit.
@@ -50,7 +48,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
 
-impl Default for StackOptions {
+impl<P: Default> Default for StackOptions<P> {
     /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
@@ -65,8 +63,7 @@ impl Default for StackOptions {
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
                 cache_slice_bytes: CACHE_SLICE_BYTES,
-                pcp: PcpPolicy::V6_18(V6_18),
-                for_comparison: false,
+                policy: P::default(),
                 lists_extents: true,
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
@@ -151,11 +148,6 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "SANDBOX",
         accepted: "0 or 1",
         meaning: "make no system call that the C library's malloc does not make (0)",
-    },
-    OptionHelp {
-        name: "PCP",
-        accepted: PAGE_POLICY_NAMES,
-        meaning: "policy of the per-CPU page lists",
     },
     OptionHelp {
         name: "LRU",
@@ -284,7 +276,7 @@ pub fn signal_number(name: &str) -> Option<i32> {
     SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-impl StackOptions {
+impl<P> StackOptions<P> {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
     /// the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`) are accepted and change nothing here.
     ///
@@ -295,7 +287,6 @@ impl StackOptions {
             OPTIONS.iter().find(|option| option.name == name).ok_or(OptionError::UnknownName)?;
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
-            "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
             "LRU" => self.lru.policy = LruPolicy::named(value).ok_or(bad)?,
             "LRU_BATCH" => {
                 let known = value.parse().ok().filter(|size| ADD_BATCHES.contains(size));

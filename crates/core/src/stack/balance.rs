@@ -231,7 +231,7 @@ impl<C: StackConfig> Stack<C> {
     /// What Quarry itself holds.
     fn take_own(&self, run: &mut Run<'_>) {
         let (inner, missing) = (self.inner(), self.missing(run.goal));
-        inner.mappings.shrink_cache(inner.pages, missing);
+        inner.mappings.shrink_cache(inner.pages.zones(), missing);
         if run.passes == 1 {
             inner.slab.relieve(&self.context());
         }

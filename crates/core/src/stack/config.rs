@@ -1,5 +1,6 @@
 //! The policies of a stack, as types.
 
+use crate::pcp::PagePolicy;
 use crate::slab::SlabPolicy;
 use quarry_sys::percpu::PerCpu;
 
@@ -9,4 +10,6 @@ pub trait StackConfig: 'static {
     type PerCpu: PerCpu;
     /// How slab objects travel.
     type Slab: SlabPolicy<Self::PerCpu>;
+    /// How pages travel between CPUs and zones.
+    type Pages: PagePolicy;
 }

@@ -179,7 +179,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn near(&self) -> NodeId {
-        self.pages().node_of(self.fast.percpu.current())
+        self.pages().zones().node_of(self.fast.percpu.current())
     }
 
     /// See [`Upkeep::reclaim_pages`](super::upkeep::Upkeep::reclaim_pages).
@@ -198,7 +198,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let before = claim.missing();
         if self.cached_bytes() >= FRAME_BYTES {
-            inner.mappings.shrink_cache(inner.pages, frames.max(CLUSTER));
+            inner.mappings.shrink_cache(inner.pages.zones(), frames.max(CLUSTER));
         }
         if claim.missing() > 0 && inner.limits.barns() > 0 {
             inner.slab.relieve(&self.context());

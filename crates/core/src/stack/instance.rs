@@ -17,8 +17,8 @@ use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::profile::HeapProfile;
 use crate::slab::{
-    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
-    SlabPolicy, create_cache,
+    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
+    SlabSetup, create_cache,
 };
 use core::cell::UnsafeCell;
 use core::fmt::Write;
@@ -29,11 +29,10 @@ use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
 use quarry_sys::report::Line;
 
 /// The parts that need the operating system to be built.
-struct Built {
-    pages: PageAllocator,
+struct Built<P> {
+    pages: PageAllocator<P>,
     metadata: Metadata,
-    declared_cpus: u32,
-    mechanisms: Mechanisms,
+    setup: SlabSetup,
     page_cache: PageCacheOptions,
     lru: LruOptions,
     checks: CheckOptions,
@@ -41,14 +40,13 @@ struct Built {
 
 /// Everything but the fast path.
 pub(super) struct Inner<'a, C: StackConfig> {
-    pub(super) pages: &'a PageAllocator,
+    pub(super) pages: &'a PageAllocator<C::Pages>,
     pub(super) metadata: &'a Metadata,
     pub(super) caches: &'a CacheTable,
     pub(super) limits: &'a CacheLimits,
     pub(super) slab: &'a C::Slab,
     pub(super) mappings: &'a Mappings,
-    declared_cpus: u32,
-    mechanisms: Mechanisms,
+    setup: &'a SlabSetup,
     pub(super) page_cache: PageCacheOptions,
     pub(super) lru: LruOptions,
     pub(super) checks: CheckOptions,
@@ -74,7 +72,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) large: LargeCounts,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
-    built: UnsafeCell<MaybeUninit<Built>>,
+    built: UnsafeCell<MaybeUninit<Built<C::Pages>>>,
     pub(super) profile: HeapProfile,
     pub(super) mappings: Mappings,
     pub(super) fast: FastPath<C::PerCpu>,
@@ -137,7 +135,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Panics
     /// Where the stack is ready already.
-    pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+    pub fn init(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
         assert!(!self.is_ready(), "a stack is initialised once");
         self.fast.percpu.init(os)?;
         if !self.is_built.load(Ordering::Acquire) {
@@ -164,7 +162,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+    fn build(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
         let slots = self.fast.percpu.area().slots();
         let pages = PageAllocator::build(os, &options.pages, slots)?;
         pages.zones().budget().set_marks(options.marks);
@@ -172,12 +170,13 @@ impl<C: StackConfig> Stack<C> {
         if !options.bounds_footprint {
             self.footprint.unbound();
         }
-        let declared_cpus = options.pages.declared_cpus;
         let built = Built {
             pages,
             metadata,
-            declared_cpus,
-            mechanisms: options.mechanisms,
+            setup: SlabSetup {
+                declared_cpus: options.pages.declared_cpus,
+                mechanisms: options.mechanisms,
+            },
             page_cache: options.page_cache,
             lru: options.lru,
             checks: options.checks,
@@ -257,8 +256,7 @@ impl<C: StackConfig> Stack<C> {
             limits: &self.limits,
             slab: &self.slab,
             mappings: &self.mappings,
-            declared_cpus: built.declared_cpus,
-            mechanisms: built.mechanisms,
+            setup: &built.setup,
             page_cache: built.page_cache,
             lru: built.lru,
             checks: built.checks,
@@ -269,19 +267,19 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         SlabContext {
             percpu: &self.fast.percpu,
+            zones: inner.pages.zones(),
             pages: inner.pages,
             metadata: inner.metadata,
             caches: inner.caches,
             limits: inner.limits,
-            declared_cpus: inner.declared_cpus,
-            mechanisms: inner.mechanisms,
+            setup: inner.setup,
             emptied: Default::default(),
         }
     }
 
     /// The page allocator: zones and per-CPU page lists.
     #[inline]
-    pub fn pages(&self) -> &PageAllocator {
+    pub fn pages(&self) -> &PageAllocator<C::Pages> {
         self.inner().pages
     }
 

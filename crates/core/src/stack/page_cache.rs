@@ -75,7 +75,9 @@ impl<C: StackConfig> NodeHost for Stack<C> {
 }
 
 impl<C: StackConfig> Host for Stack<C> {
-    fn pages(&self) -> &PageAllocator {
+    type Pages = C::Pages;
+
+    fn pages(&self) -> &PageAllocator<C::Pages> {
         self.inner().pages
     }
 

@@ -9,7 +9,7 @@ use quarry_core::page_cache::{
     Effort, Host, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
     ReadError, RekeyError,
 };
-use quarry_core::pcp::PageAllocator;
+use quarry_core::pcp::{PageAllocator, V6_18};
 use quarry_core::slab::{CacheId, Sheaf};
 use quarry_core::stack::Stack;
 use quarry_core::zone::{GroupId, GroupLimits, Groups};
@@ -96,7 +96,9 @@ impl NodeHost for Interrupted<'_> {
 }
 
 impl Host for Interrupted<'_> {
-    fn pages(&self) -> &PageAllocator {
+    type Pages = V6_18;
+
+    fn pages(&self) -> &PageAllocator<V6_18> {
         Host::pages(self.stack)
     }
 

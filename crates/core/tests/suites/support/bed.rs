@@ -3,6 +3,7 @@
 use super::{Backing, TestOs};
 use quarry_core::checks::CheckOptions;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::{PagePolicy, V6_18};
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::os::OsResult;
@@ -10,12 +11,13 @@ use quarry_sys::percpu::VirtualSlots;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Virtual CPUs under a slab policy.
-pub(crate) struct VirtualConfig<S>(PhantomData<S>);
+/// Virtual CPUs under a slab policy, and a page policy.
+pub(crate) struct VirtualConfig<S, P = V6_18>(PhantomData<(S, P)>);
 
-impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
+impl<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy> StackConfig for VirtualConfig<S, P> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Pages = P;
 }
 
 thread_local! {
@@ -40,7 +42,7 @@ pub(crate) fn on_cpu(cpu: u32) {
 }
 
 /// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
-pub(crate) fn small() -> StackOptions {
+pub(crate) fn small<P: Default>() -> StackOptions<P> {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
     options.pages.declared_cpus = 4;
@@ -59,7 +61,7 @@ impl<C: StackConfig> Bed<C> {
     /// A stack on an existing system.
     pub(crate) fn on(
         os: &'static TestOs,
-        options: &StackOptions,
+        options: &StackOptions<C::Pages>,
         declare: impl FnOnce(&C::PerCpu),
     ) -> OsResult<Self> {
         let stack = Box::new(Stack::new());
@@ -82,13 +84,13 @@ impl<C: StackConfig> Bed<C> {
     }
 }
 
-impl<S: SlabPolicy<VirtualSlots> + 'static> Bed<VirtualConfig<S>> {
+impl<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy> Bed<VirtualConfig<S, P>> {
     /// A stack with `slots` virtual CPUs.
     pub(crate) fn new(
         backing: Backing,
         page_size: usize,
         slots: u32,
-        options: &StackOptions,
+        options: &StackOptions<P>,
     ) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
         Self::on(os, options, |percpu| percpu.choice().declare(slots, || CPU.get()))
@@ -98,7 +100,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Bed<VirtualConfig<S>> {
     /// A stack that is not initialised yet, with `slots` virtual CPUs.
     pub(crate) fn cold(backing: Backing, page_size: usize, slots: u32) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
-        let stack = Box::new(Stack::<VirtualConfig<S>>::new());
+        let stack = Box::new(Stack::<VirtualConfig<S, P>>::new());
         stack.percpu().choice().declare(slots, || CPU.get());
         Self { stack, os }
     }
