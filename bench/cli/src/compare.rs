@@ -36,7 +36,7 @@ const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"
 #[derive(clap::Args)]
 pub(crate) struct CompareArgs {
     /// Allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, quarry-slub and others by name, or
-    /// NAME=FILE. NAME:KEY=VALUE sets an option, of quarry as `--set` does (quarry:PCP=order0), of
+    /// NAME=FILE. NAME:KEY=VALUE sets an option, of quarry as `--set` does (quarry:LIMIT=1G), of
     /// others in the environment (glibc:MALLOC_ARENA_MAX=1)
     /// [default: glibc,jemalloc,tcmalloc,mimalloc,quarry].
     #[arg(long, value_name = "A,B", value_delimiter = ',')]

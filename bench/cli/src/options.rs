@@ -53,7 +53,7 @@ impl Setting {
             return Err(SettingError::UnknownKey(name.to_owned()));
         };
         let setting = Self { key: option.name, value: value.to_owned() };
-        match CachingOptions::default().set(option.name, value) {
+        match <CachingOptions>::default().set(option.name, value) {
             Ok(()) => Ok(setting),
             Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
             Err(OptionError::BadValue { accepted }) => {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn names_what_is_wrong_and_what_is_accepted() {
         let message = |text: &str| Setting::parse(text).unwrap_err().to_string();
-        assert_eq!(message("PCP"), "PCP: no '=' in it; accepted: KEY=VALUE");
+        assert_eq!(message("THP"), "THP: no '=' in it; accepted: KEY=VALUE");
         assert!(message("SPEED=9").starts_with("SPEED: no such option; accepted: STATS, "));
         assert_eq!(message("DISABLE=yes"), "DISABLE=yes: bad value; accepted: 0 or 1");
         assert!(message("LIMIT=1P").starts_with("LIMIT=1P: bad value; accepted: bytes"));

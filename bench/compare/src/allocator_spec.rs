@@ -145,14 +145,14 @@ mod tests {
 
     #[test]
     fn settings_are_part_of_the_name_and_files_are_not() {
-        let found = found(&["glibc", "quarry:PCP=order0:THP=0", "me=/bin/sh"]).unwrap();
+        let found = found(&["glibc", "quarry:POPULATE=0:THP=0", "me=/bin/sh"]).unwrap();
         let names: Vec<_> = found.contenders.iter().map(Contender::name).collect();
-        assert_eq!(names, ["glibc", "quarry:PCP=order0:THP=0", "me"]);
+        assert_eq!(names, ["glibc", "quarry:POPULATE=0:THP=0", "me"]);
         let settings = &found.contenders[1].settings;
-        assert_eq!(settings[0], ("QUARRY_PCP".to_owned(), "order0".to_owned()));
+        assert_eq!(settings[0], ("QUARRY_POPULATE".to_owned(), "0".to_owned()));
         assert_eq!(settings.len(), 2);
         let description = &found.contenders[1].variant.description;
-        assert_eq!(description, "libquarry.so, QUARRY_PCP=order0, QUARRY_THP=0");
+        assert_eq!(description, "libquarry.so, QUARRY_POPULATE=0, QUARRY_THP=0");
     }
 
     #[test]

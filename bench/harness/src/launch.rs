@@ -219,7 +219,7 @@ mod tests {
         for key in ["LD_PRELOAD", "MALLOC_CONF", "MALLOC_ARENA_MAX", "QUARRY_DISABLE"] {
             assert!(is_cleared(&key.into()), "{key}");
         }
-        for key in ["PATH", "QUARRY_PCP", "LD_LIBRARY_PATH"] {
+        for key in ["PATH", "QUARRY_THP", "LD_LIBRARY_PATH"] {
             assert!(!is_cleared(&key.into()), "{key}");
         }
     }

@@ -1,5 +1,6 @@
 //! A stack that has not been built refuses everything, also nothing at all.
 
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
@@ -9,6 +10,7 @@ struct Policies;
 impl StackConfig for Policies {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = ();
 }
 

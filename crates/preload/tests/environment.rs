@@ -47,8 +47,6 @@ fn unknown_name() {
 #[test]
 fn wrong_values() {
     for (name, value, accepted) in [
-        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.18"].as_slice()),
-        ("QUARRY_PCP", "", ["order0", "v2016", "v6.18"].as_slice()),
         ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
         ("QUARRY_LRU", "bogus", ["single", "batched", "splice"].as_slice()),
         ("QUARRY_LRU_BATCH", "15", ["14", "31", "56"].as_slice()),
@@ -67,29 +65,14 @@ fn wrong_values() {
 #[test]
 fn one_line_for_each_mistake() {
     let outcome =
-        environment().env("QUARRY_FOO", "1").env("QUARRY_PCP", "bogus").finish().success();
+        environment().env("QUARRY_FOO", "1").env("QUARRY_THP", "bogus").finish().success();
     assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
 }
-
-/// All page policies.
-const POLICIES: [&str; 10] = [
-    "order0",
-    "order0-63",
-    "order0-310",
-    "v2016",
-    "v2016-186",
-    "v5.14",
-    "v5.18",
-    "v6.7",
-    "v6.18",
-    "v6.18-wide",
-];
 
 /// Every policy that can be chosen serves the same programs.
 #[test]
 fn every_accepted_value() {
     for (name, values) in [
-        ("QUARRY_PCP", POLICIES.as_slice()),
         ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
         ("QUARRY_LRU", ["single", "batched", "splice"].as_slice()),
         ("QUARRY_LRU_BATCH", ["14", "31", "56"].as_slice()),

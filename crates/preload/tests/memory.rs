@@ -44,13 +44,6 @@ fn small_survivors_pin_their_own_pages() {
     idle("small 1024", &[("QUARRY_THP", "0")]);
 }
 
-#[test]
-fn idle_program_on_every_slab_policy_of_page_lists() {
-    for policy in ["order0", "v2016"] {
-        idle("count 0", &[("QUARRY_PCP", policy)]);
-    }
-}
-
 fn option_case(name: &str) -> Run {
     Run::new(program("memory_options.c")).arg(name)
 }

@@ -2,6 +2,7 @@
 //! its building is.
 
 use quarry_core::cache::PageCaching;
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
@@ -23,6 +24,7 @@ pub struct ProcessConfig;
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
     type Slab = <Line<LINE> as Registered>::Policy;
+    type Pages = V6_18;
     type Cache = PageCaching;
 }
 

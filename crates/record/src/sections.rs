@@ -24,7 +24,7 @@ section! {
         pub quarry: Name,
         /// Slab policy, as `QUARRY_SLAB` spells it.
         pub slab: Name,
-        /// Page policy, as `QUARRY_PCP` spells it.
+        /// Page policy, as its registry has it.
         pub pages: Name,
         /// LRU policy, as `QUARRY_LRU` spells it.
         pub lru: Name,

@@ -1,10 +1,9 @@
 //! The names of variants: a slab policy with a page policy, and with what else is varied.
 
 use quarry_core::cache::CachingOptions;
-use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
 use quarry_core::page_cache::TruncationPolicy;
-use quarry_core::pcp::{FreeListPolicy, PAGE_POLICIES};
+use quarry_core::pcp::{Chosen, FreeListPolicy, PAGE_POLICIES, PagePolicy};
 use quarry_core::slab::{slab_names, slab_policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,11 +21,9 @@ struct Eras {
 static ERAS: LazyLock<Eras> =
     LazyLock::new(|| toml::from_str(include_str!("../data/eras.toml")).expect("a test reads it"));
 
-/// The page policy that the library starts with.
+/// The page policy that the library has.
 fn default_pages() -> &'static str {
-    let default = StackOptions::default().pages.pcp;
-    let known = PAGE_POLICIES.iter().find(|known| known.policy == default);
-    known.expect("the default has a name").name
+    Chosen::default().name()
 }
 
 /// A slab policy with a page policy, written `slub-4.9+v2016`; after them further parts, each by
@@ -39,8 +36,8 @@ pub struct Policies {
     written: String,
     /// As the registry has it.
     slab: String,
-    /// As `QUARRY_PCP` spells it.
-    pcp: String,
+    /// As the registry has it.
+    pages: String,
     /// Further parts.
     parts: Parts,
 }
@@ -88,7 +85,7 @@ impl UnknownPolicy {
     }
 }
 
-/// The ways to free lists, as `QUARRY_FREE_LIST` spells them.
+/// The ways to free lists.
 const FREE_LISTS: [(&str, FreeListPolicy); 2] =
     [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
 
@@ -194,7 +191,7 @@ impl FromStr for Policies {
             return Err(UnknownPolicy::new(text, "slab policy", slab, slab_names()));
         };
         let of_era = || ERAS.pages.get(known.name).map_or_else(default_pages, String::as_str);
-        let pcp = match rung {
+        let pages = match rung {
             Some(_) => KERNEL_4_14[1],
             None => words.next().unwrap_or_else(of_era),
         };
@@ -204,8 +201,8 @@ impl FromStr for Policies {
                 return Err(UnknownPolicy::new(text, "part", word, Parts::accepted()));
             }
         }
-        let (slab, pcp) = (known.name.to_owned(), pcp.to_owned());
-        let policies = Self { written: text.to_owned(), slab, pcp, parts };
+        let (slab, pages) = (known.name.to_owned(), pages.to_owned());
+        let policies = Self { written: text.to_owned(), slab, pages, parts };
         policies.apply(&mut CachingOptions::default())?;
         Ok(policies)
     }
@@ -219,7 +216,7 @@ impl Policies {
 
     /// All parts, those that were not asked for included, without aliases.
     pub fn in_full(&self) -> String {
-        let policies = [self.slab.clone(), self.pcp.clone()].into_iter();
+        let policies = [self.slab.clone(), self.pages.clone()].into_iter();
         policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
     }
 
@@ -230,19 +227,13 @@ impl Policies {
         lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
     }
 
-    /// Chooses the page policies, each of which is to cost what it does and no more.
-    pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
+    /// Chooses the page policies.
+    pub(crate) fn apply(&self, options: &mut CachingOptions<Chosen>) -> Result<(), UnknownPolicy> {
         let CachingOptions { stack: options, cache } = options;
-        options.pages.for_comparison = true;
-        match options.set("PCP", &self.pcp) {
-            Ok(()) => {}
-            Err(OptionError::BadValue { accepted }) => {
-                let accepted = accepted.split(", ");
-                let written = &self.written;
-                return Err(UnknownPolicy::new(written, "page policy", &self.pcp, accepted));
-            }
-            Err(OptionError::UnknownName) => unreachable!("the stack has an option PCP"),
-        }
+        options.pages.policy = Chosen::named(&self.pages).ok_or_else(|| {
+            let accepted = PAGE_POLICIES.iter().map(|known| known.name);
+            UnknownPolicy::new(&self.written, "page policy", &self.pages, accepted)
+        })?;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
@@ -291,13 +282,9 @@ mod tests {
         assert_eq!(full("slub+order0+single+per_page"), "slub-4.9+order0+per_page+single");
         for name in slab_names() {
             name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
-            assert!(
-                options.stack.pages.for_comparison,
-                "{name}: no policy has a shorter way than others"
-            );
         }
         for (slab, pages) in &ERAS.pages {
-            options.set("PCP", pages).unwrap_or_else(|_| panic!("{slab}: no page policy {pages}"));
+            assert!(Chosen::named(pages).is_some(), "{slab}: no page policy {pages}");
         }
     }
 

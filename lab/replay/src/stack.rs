@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use quarry_core::cache::{CachingOptions, CachingStack, PageCaching};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::lru::LruOptions;
-use quarry_core::pcp::{Machine as Declared, PageRequest};
+use quarry_core::pcp::{Chosen, Machine as Declared, PageRequest};
 use quarry_core::slab::{
     CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
 };
@@ -77,7 +77,7 @@ impl Policies {
 
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
-    options: &'a CachingOptions,
+    options: &'a CachingOptions<Chosen>,
     lru: Option<LruOptions>,
     replay: R,
 }
@@ -96,6 +96,7 @@ pub(crate) struct LabConfig<S>(PhantomData<S>);
 impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type PerCpu = Slots;
     type Slab = S;
+    type Pages = Chosen;
     type Cache = PageCaching;
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    fn build(options: &CachingOptions, lru: Option<LruOptions>) -> Result<Self> {
+    fn build(options: &CachingOptions<Chosen>, lru: Option<LruOptions>) -> Result<Self> {
         let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
@@ -206,7 +207,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
     #[inline]
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
         let slot = self.stack.percpu().current();
-        let node = self.stack.pages().node_of(slot);
+        let node = self.stack.pages().zones().node_of(slot);
         let order = Order::new(pages.order);
         let movable = if pages.movable { MigrateType::Movable } else { MigrateType::Unmovable };
         let request = PageRequest { order, migratetype: movable, flags: Default::default(), node };

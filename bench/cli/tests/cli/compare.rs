@@ -486,7 +486,7 @@ fn bad_requests_say_what_is_accepted() {
         command.args(["--", "ls"]).assert().code(code).stderr(contains(message));
     };
     refused(&["--allocators=jemaloc"], 2, "no allocator jemaloc; did you mean jemalloc");
-    refused(&["--allocators=quarry:PCP=v5"], 2, "PCP=v5: bad value; accepted: order0, ");
+    refused(&["--allocators=quarry:THP=2"], 2, "THP=2: bad value; accepted: 0 or 1");
     refused(&["--allocators=quarry:SPEED=9"], 2, "SPEED: no such option; accepted: STATS, ");
     refused(&["--allocators=glibc,glibc"], 2, "glibc is named twice");
     refused(&["--allocators=glibc", "--baseline=glib"], 2, "did you mean glibc? accepted: glibc");
@@ -636,14 +636,14 @@ fn quarry_counts_what_it_serves() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
     let file = shop.path("run.json");
-    compare(&["--runs=1", "--allocators=quarry,quarry:PCP=order0", "--json"])
+    compare(&["--runs=1", "--allocators=quarry,quarry:THP=0", "--json"])
         .arg(&file)
         .env("QUARRY_LIBRARY", library)
         .arg("--")
         .arg(&program)
         .assert()
         .success()
-        .stdout(contains("| quarry:PCP=order0 |"))
+        .stdout(contains("| quarry:THP=0 |"))
         .stdout(contains("libquarry.so; by its own count 2"));
     let recording = json(&file);
     assert_eq!(recording["meta"]["baseline"], "quarry", "the first, where glibc is not compared");

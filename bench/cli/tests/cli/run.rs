@@ -13,12 +13,12 @@ fn the_program_gets_the_library_and_the_options() {
     let shop = Workshop::new();
     let library = shop.path("libquarry.so").canonicalize().unwrap();
     shop.run()
-        .args(["--set", "pcp=v2016", "--set", "LIMIT=1G", "--stats", "--", "env"])
+        .args(["--set", "thp=0", "--set", "LIMIT=1G", "--stats", "--", "env"])
         .assert()
         .success()
         .stderr(is_empty())
         .stdout(contains(format!("LD_PRELOAD={}\n", library.display())))
-        .stdout(contains("QUARRY_PCP=v2016\n"))
+        .stdout(contains("QUARRY_THP=0\n"))
         .stdout(contains("QUARRY_LIMIT=1G\n"))
         .stdout(contains("QUARRY_STATS=1\n"));
 }
@@ -74,15 +74,14 @@ fn with_a_wrong_option_nothing_runs() {
             .stderr(starts_with(format!("quarry run: {line}")))
             .stderr(predicate::function(|text: &str| text.lines().count() == 1));
     };
-    let policies = "order0, order0-63, order0-310, v2016, v2016-186, v5.14, v5.18, v6.7, v6.18 or \
-                    v6.18-wide\n";
+    let signals = "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH\n";
     refused(
-        &["--set", "PCP=order1"],
-        &format!("--set PCP=order1: bad value; accepted: {policies}"),
+        &["--set", "SIGNAL=SIGKILL"],
+        &format!("--set SIGNAL=SIGKILL: bad value; accepted: {signals}"),
     );
-    refused(&["--set", "pcp="], &format!("--set PCP=: bad value; accepted: {policies}"));
+    refused(&["--set", "signal="], &format!("--set SIGNAL=: bad value; accepted: {signals}"));
     refused(&["--set", "SPEED=9"], "--set SPEED: no such option; accepted: STATS, ");
-    refused(&["--set", "PCP"], "--set PCP: no '=' in it; accepted: KEY=VALUE\n");
+    refused(&["--set", "THP"], "--set THP: no '=' in it; accepted: KEY=VALUE\n");
     refused(&["--slab", "slob"], "--slab: SLAB=slob: bad value; accepted: sheaf, ");
     refused(&["--set", "LIBRARY=/no/such.so"], "--set LIBRARY=/no/such.so: No such file ");
     refused(&["--stats=/no/such/folder/x"], "--stats=/no/such/folder/x: No such file ");
@@ -235,7 +234,7 @@ fn help_lists_the_options_of_the_library() {
         .args(["run", "--help"])
         .assert()
         .success()
-        .stdout(contains("PCP        policy of the per-CPU page lists (order0, "))
+        .stdout(contains("THP        ask for huge pages where slabs will fill them (1) (0 or 1)"))
         .stdout(contains("127"));
 }
 

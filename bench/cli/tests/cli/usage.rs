@@ -14,7 +14,7 @@ const WHOLE: [(&[&str], &str); 10] = [
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),
     (&["run", "--slab"], "--slab"),
-    (&["run", "--set", "PCP=order1", "true"], "accepted: order0, "),
+    (&["run", "--set", "THP=2", "true"], "accepted: 0 or 1"),
     (&["compare"], "<CMD>"),
     (&["compare", "--runs=x", "true"], "'x'"),
     (&["compare", "--max-runs=7", "true"], "--target-ci"),
@@ -101,7 +101,7 @@ fn nothing_but_the_program_is_needed() {
 #[test]
 fn standard_error_that_is_full_changes_no_status() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
-    for arguments in [&["run", "--set", "PCP=order1", "true"][..], &["bogus"]] {
+    for arguments in [&["run", "--set", "THP=2", "true"][..], &["bogus"]] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
         let status = command.args(arguments).stdout(full()).stderr(full()).status().unwrap();
         assert_eq!(status.code(), Some(2), "{arguments:?}");

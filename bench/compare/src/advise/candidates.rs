@@ -1,5 +1,5 @@
-//! Candidates for a look: every allocator that is there, and those of Quarry's slab and page
-//! policies that the facts speak for.
+//! Candidates for a look: every allocator that is there, and those of Quarry's slab policies that
+//! the facts speak for.
 //!
 //! The predicates come from the documents that this project began with. They choose what is
 //! measured, and in which order where time is short. They never decide.
@@ -18,12 +18,6 @@ const MANY_THREADS: f64 = 3.0;
 /// Mean request from which on most memory goes through caches of a page and more, which document
 /// 003 is about.
 const LARGE_REQUEST: u64 = 2048;
-/// Mean request from which on per-CPU lists of pages are in the way of a good part of requests:
-/// slabs hold few such objects.
-const PAGE_REQUEST: u64 = 512;
-/// Memory from which on the page lists matter whatever is asked for: 512 times the high mark of a
-/// CPU's list in document 004.
-const LARGE_HEAP: u64 = 64 << 20;
 
 /// Something to look at.
 #[derive(Clone, Debug)]
@@ -55,8 +49,8 @@ struct Policy {
     holds: fn(&Facts) -> bool,
 }
 
-/// Quarry's slab policies, and its page policies as settings.
-const POLICIES: [Policy; 9] = [
+/// Quarry's slab policies.
+const POLICIES: [Policy; 5] = [
     Policy {
         name: "quarry-slab",
         when: "3 threads per CPU and more, or several NUMA nodes (document 002)",
@@ -81,26 +75,6 @@ const POLICIES: [Policy; 9] = [
         name: "quarry-sheaf-6.18",
         when: "several threads (Linux 6.18)",
         holds: |facts| facts.threads > 1,
-    },
-    Policy {
-        name: "quarry:PCP=v2016",
-        when: "requests of 512 bytes and more on average (document 000)",
-        holds: |facts| facts.mean_bytes >= PAGE_REQUEST,
-    },
-    Policy {
-        name: "quarry:PCP=order0",
-        when: "a heap of 64 MiB and more (documents 000 and 004)",
-        holds: |facts| facts.peak_bytes >= LARGE_HEAP,
-    },
-    Policy {
-        name: "quarry:PCP=v5.14",
-        when: "several threads and a heap of 64 MiB and more (Linux 5.14)",
-        holds: |facts| facts.threads > 1 && facts.peak_bytes >= LARGE_HEAP,
-    },
-    Policy {
-        name: "quarry:PCP=v6.7",
-        when: "several threads and a heap of 64 MiB and more (Linux 6.7)",
-        holds: |facts| facts.threads > 1 && facts.peak_bytes >= LARGE_HEAP,
     },
 ];
 
@@ -129,7 +103,7 @@ impl Candidates {
     /// program already.
     ///
     /// # Errors
-    /// If a file is found that is not a library.
+    /// If the file that is found is not a library.
     pub(super) fn complete(
         &mut self,
         facts: &Facts,
@@ -257,11 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn page_policies_are_for_large_requests_and_heaps() {
+    fn large_requests_speak_for_slqb() {
         let large = policies(&facts(1, 1, 4096, 1 << 30));
-        let expected = ["quarry-slub-4.9", "quarry-slqb", "quarry:PCP=v2016", "quarry:PCP=order0"];
-        assert_eq!(large, expected);
-        assert_eq!(policies(&facts(8, 1, 4096, 1 << 30)).len(), 8);
+        assert_eq!(large, ["quarry-slub-4.9", "quarry-slqb"]);
+        assert_eq!(policies(&facts(8, 1, 4096, 1 << 30)).len(), 4);
     }
 
     #[test]

@@ -150,18 +150,18 @@ mod tests {
     #[test]
     fn a_file_of_ones_own_is_copied_and_settings_follow() {
         let quarry = contender("quarry", "/build/it's/libquarry.so", None);
-        let lines = Deploy::of(&quarry.with("quarry:PCP=v2016", &[("QUARRY_PCP", "v2016")]));
+        let lines = Deploy::of(&quarry.with("quarry:THP=0", &[("QUARRY_THP", "0")]));
         let install =
             "sudo install -m 644 '/build/it'\\''s/libquarry.so' /usr/local/lib/libquarry.so";
         assert_eq!(lines.install.as_deref(), Some(install));
         let expected = "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libquarry.so\n\
-                        Environment=QUARRY_PCP=v2016";
+                        Environment=QUARRY_THP=0";
         assert_eq!(lines.systemd, expected);
         let expected = "COPY libquarry.so /usr/local/lib/\n\
-                        ENV LD_PRELOAD=/usr/local/lib/libquarry.so\nENV QUARRY_PCP=v2016";
+                        ENV LD_PRELOAD=/usr/local/lib/libquarry.so\nENV QUARRY_THP=0";
         assert_eq!(lines.docker, expected);
         let expected = "env:\n- name: LD_PRELOAD\n  value: \"/usr/local/lib/libquarry.so\"\n\
-                        - name: QUARRY_PCP\n  value: \"v2016\"";
+                        - name: QUARRY_THP\n  value: \"0\"";
         assert_eq!(lines.kubernetes, expected);
     }
 

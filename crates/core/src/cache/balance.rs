@@ -213,7 +213,7 @@ impl<S: CachingStack> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
-    fn lists(&self) -> &PageAllocator {
+    fn lists(&self) -> &PageAllocator<S::Pages> {
         CacheHost::pages(self.stack)
     }
 

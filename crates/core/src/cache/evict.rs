@@ -97,7 +97,7 @@ fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64
 }
 
 fn near<S: CachingStack>(stack: &S) -> NodeId {
-    CacheHost::pages(stack).node_of(CacheHost::slot(stack))
+    CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
 }
 
 /// Evicts up to 32 clean pages of the cache, if the heap may have them; returns whether it did.

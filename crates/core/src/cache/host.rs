@@ -98,8 +98,10 @@ impl<S: CacheHost<Cache = PageCaching>> NodeHost for S {
 }
 
 impl<S: CacheHost<Cache = PageCaching>> Host for S {
+    type Pages = <S as CacheHost>::Pages;
+
     #[inline]
-    fn pages(&self) -> &PageAllocator {
+    fn pages(&self) -> &PageAllocator<Self::Pages> {
         CacheHost::pages(self)
     }
 

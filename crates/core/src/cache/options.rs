@@ -3,6 +3,7 @@
 use crate::heap::options::{OPTIONS, OptionError, OptionHelp, StackOptions};
 use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
 use crate::page_cache::PageCacheOptions;
+use crate::pcp::V6_18;
 
 /// How the cache of a stack is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +16,9 @@ pub struct PageCachingOptions {
 
 /// How a stack and its cache are set up.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CachingOptions {
+pub struct CachingOptions<P = V6_18> {
     /// The stack.
-    pub stack: StackOptions,
+    pub stack: StackOptions<P>,
     /// Its cache.
     pub cache: PageCachingOptions,
 }
@@ -41,7 +42,9 @@ impl CachingOptions {
     pub fn all() -> impl Iterator<Item = &'static OptionHelp> {
         OPTIONS.iter().chain(CACHE_OPTIONS)
     }
+}
 
+impl<P> CachingOptions<P> {
     /// [`StackOptions::set`] for the options of both.
     ///
     /// # Errors

@@ -20,7 +20,7 @@
 use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use core::ops::{Deref, DerefMut};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
@@ -78,25 +78,25 @@ impl Mappings {
     }
 
     /// A mapping of `frames` frames at a multiple of `align` bytes (a power of two).
-    pub fn alloc(&self, pages: &PageAllocator, frames: u32, align: usize) -> Option<Mapping> {
+    pub fn alloc(&self, zones: &Zones, frames: u32, align: usize) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
         let is_aligned = |extent: &Extent| {
-            (pages.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
+            (zones.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
         let cached = self.take_cached(blocks, is_aligned).map(|extent| (extent, false));
-        let cached = cached.or_else(|| self.enlarge_cached(pages, blocks, align_blocks));
+        let cached = cached.or_else(|| self.enlarge_cached(zones, blocks, align_blocks));
         let reused = cached.and_then(|(extent, is_moved)| {
-            let (extent, dirty) = self.recharge(pages, extent, frames)?;
+            let (extent, dirty) = self.recharge(zones, extent, frames)?;
             Some((extent, dirty, is_moved))
         });
         let (extent, dirty, is_moved) = match reused {
             Some(reused) => reused,
-            None => (self.fresh(pages, frames, align_blocks)?, 0, false),
+            None => (self.fresh(zones, frames, align_blocks)?, 0, false),
         };
         let pfn = extent.first.first();
-        self.moved.begin(pages, pfn, is_moved);
-        describe(pages, frames, extent);
+        self.moved.begin(zones, pfn, is_moved);
+        describe(zones, frames, extent);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
@@ -111,7 +111,7 @@ impl Mappings {
     /// The memory of an extent costs a page fault for each page, a move some microseconds.
     fn enlarge_cached(
         &self,
-        pages: &PageAllocator,
+        zones: &Zones,
         blocks: u32,
         align_blocks: u32,
     ) -> Option<(Extent, bool)> {
@@ -119,11 +119,11 @@ impl Mappings {
             return None;
         }
         let cached = self.lock().take_largest(blocks)?;
-        let (kept, memory) = (cached.extent, pages.memory());
+        let (kept, memory) = (cached.extent, zones.memory());
         if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
             return Some((Extent { blocks, ..kept }, false));
         }
-        let new = self.moved.may_move(kept).then(|| self.take_extent(pages, blocks, 1, 0));
+        let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0));
         if let Some(new) = new.flatten() {
             // SAFETY: both extents are taken and do not overlap, and nobody else knows them.
             let moved =
@@ -135,41 +135,37 @@ impl Mappings {
                 Err(NotMoved::Lost) => {}
             }
         }
-        self.put_back(pages, cached);
+        self.put_back(zones, cached);
         None
     }
 
     /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit
     /// does not allow that. Returns the extent and the frames that it was charged for before.
-    fn recharge(
-        &self,
-        pages: &PageAllocator,
-        extent: Extent,
-        frames: u32,
-    ) -> Option<(Extent, u32)> {
+    fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
         let more = frames.saturating_sub(extent.charged);
-        if !self.charge(pages, more) {
-            release(pages, extent);
+        if !self.charge(zones, more) {
+            release(zones, extent);
             return None;
         }
         Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
     /// Takes a fresh extent for `frames` frames, and charges it.
-    fn fresh(&self, pages: &PageAllocator, frames: u32, align_blocks: u32) -> Option<Extent> {
-        if !self.charge(pages, frames) {
+    fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32) -> Option<Extent> {
+        if !self.charge(zones, frames) {
             return None;
         }
-        let extent = self.take_extent(pages, blocks_of(frames), align_blocks, 0);
+        let extent = self.take_extent(zones, blocks_of(frames), align_blocks, 0);
         if extent.is_none() {
-            pages.uncharge(frames);
+            zones.budget().uncharge_mapping(frames);
         }
         Some(Extent { charged: frames, ..extent? })
     }
 
     /// Charges frames; where the limit does not allow them, empties the mapping cache first.
-    fn charge(&self, pages: &PageAllocator, frames: u32) -> bool {
-        pages.charge(frames) || (self.release_cached(pages) > 0 && pages.charge(frames))
+    fn charge(&self, zones: &Zones, frames: u32) -> bool {
+        zones.budget().charge_mapping(frames)
+            || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
     }
 
     /// Takes an extent that is not charged, with `room` pageblocks of free address space behind it
@@ -177,35 +173,35 @@ impl Mappings {
     /// give back pageblocks that they do not use.
     fn take_extent(
         &self,
-        pages: &PageAllocator,
+        zones: &Zones,
         blocks: u32,
         align_blocks: u32,
         room: u32,
     ) -> Option<Extent> {
         let wanted =
             Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
-        let take = || Some(Extent { first: pages.memory().take(wanted).ok()?, blocks, charged: 0 });
+        let take = || Some(Extent { first: zones.memory().take(wanted).ok()?, blocks, charged: 0 });
         take()
-            .or_else(|| if self.release_cached(pages) > 0 { take() } else { None })
-            .or_else(|| if pages.give_back() > 0 { take() } else { None })
+            .or_else(|| if self.release_cached(zones) > 0 { take() } else { None })
+            .or_else(|| if zones.give_back() > 0 { take() } else { None })
     }
 
     /// Frames of the mapping that starts at `pfn`.
     #[must_use]
-    pub fn frames(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
-        pages.frames().link(pfn)
+    pub fn frames(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn)
     }
 
     /// Pageblocks of the extent of the mapping that starts at `pfn`.
     #[must_use]
-    pub fn blocks(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
-        pages.frames().link(pfn.plus(1))
+    pub fn blocks(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(1))
     }
 
     /// Frames that the mapping that starts at `pfn` is charged for.
     #[must_use]
-    pub fn charged(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
-        pages.frames().link(pfn.plus(2))
+    pub fn charged(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(2))
     }
 
     /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
@@ -215,8 +211,8 @@ impl Mappings {
     }
 
     /// The extent of the mapping that starts at `pfn`.
-    fn extent_of(&self, pages: &PageAllocator, pfn: Pfn) -> Extent {
-        let (blocks, charged) = (self.blocks(pages, pfn), self.charged(pages, pfn));
+    fn extent_of(&self, zones: &Zones, pfn: Pfn) -> Extent {
+        let (blocks, charged) = (self.blocks(zones, pfn), self.charged(zones, pfn));
         Extent { first: pfn.pageblock(), blocks, charged }
     }
 
@@ -233,27 +229,28 @@ impl Mappings {
     }
 
     /// Frees the mapping that starts at `pfn`.
-    pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
-        let extent = self.extent_of(pages, pfn);
-        pages.frames().set_kind(pfn, 1, Kind::NONE);
-        self.moved.forget(pages, pfn);
+    pub fn free(&self, zones: &Zones, pfn: Pfn) {
+        let extent = self.extent_of(zones, pfn);
+        zones.frames().set_kind(pfn, 1, Kind::NONE);
+        self.moved.forget(zones, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
-        self.keep(pages, extent);
+        self.keep(zones, extent);
     }
 
     /// Puts an extent into the mapping cache, in place of older ones where there is no room.
     /// Releases an extent that is too large for the cache.
-    fn keep(&self, pages: &PageAllocator, extent: Extent) {
-        self.keep_as(pages, extent, |kept| kept.put(extent, |missing| pages.charge(missing)));
+    fn keep(&self, zones: &Zones, extent: Extent) {
+        self.keep_as(zones, extent, |kept| {
+            kept.put(extent, |missing| zones.budget().charge_mapping(missing))
+        });
     }
 
     /// As [`keep`](Self::keep), by `put`, once there is room.
-    fn keep_as(&self, pages: &PageAllocator, extent: Extent, put: impl Fn(&mut MappingCache)) {
-        let used =
-            pages.zones().budget().used().saturating_sub(self.cached_charged() + extent.charged);
+    fn keep_as(&self, zones: &Zones, extent: Extent, put: impl Fn(&mut MappingCache)) {
+        let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
         if extent.bytes() > most {
-            return release(pages, extent);
+            return release(zones, extent);
         }
         loop {
             let mut cache = self.lock();
@@ -263,7 +260,7 @@ impl Mappings {
             }
             drop(cache);
             match oldest {
-                Some(oldest) => release(pages, oldest),
+                Some(oldest) => release(zones, oldest),
                 None => return,
             }
         }
@@ -271,40 +268,40 @@ impl Mappings {
 
     /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
     /// pages; `None` where neither is possible, and then nothing has changed.
-    pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
-        let old = self.extent_of(pages, pfn);
+    pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
+        let old = self.extent_of(zones, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
-            self.extend(pages, old, frames).or_else(|| self.relocate(pages, old, frames))?
+            self.extend(zones, old, frames).or_else(|| self.relocate(zones, old, frames))?
         } else if blocks < old.blocks {
             let (new, rest) = old.split(blocks);
-            release(pages, rest);
+            release(zones, rest);
             new
         } else {
             let more = frames.saturating_sub(old.charged);
-            if !self.charge(pages, more) {
+            if !self.charge(zones, more) {
                 return None;
             }
             Extent { charged: old.charged + more, ..old }
         };
-        describe(pages, frames, new);
+        describe(zones, frames, new);
         Some(new.first.first())
     }
 
     /// Takes the pageblocks behind an extent: cached ones as far as there are, then free ones.
-    fn extend(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
+    fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);
         let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
         let give_back = || {
             if kept.blocks > 0 {
-                self.keep(pages, kept);
+                self.keep(zones, kept);
             }
         };
         // Cached frames may be in memory, so all frames in front of them are charged as well.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
-        if !self.charge(pages, missing) {
+        if !self.charge(zones, missing) {
             give_back();
             return None;
         }
@@ -312,9 +309,9 @@ impl Mappings {
         // The fresh pageblocks join the mapping in front of them.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
-            || pages.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
+            || zones.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
         if !has_room {
-            pages.uncharge(missing);
+            zones.budget().uncharge_mapping(missing);
             give_back();
             return None;
         }
@@ -322,42 +319,42 @@ impl Mappings {
     }
 
     /// Moves the pages to another extent: page-table work instead of copying, where that can be.
-    fn relocate(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
+    fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
         let kept = self.take_cached(blocks, |_| true);
         // With room behind it, the mapping can grow in place the next time.
-        let new = kept.or_else(|| self.take_extent(pages, blocks, 1, blocks / 2))?;
+        let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
         // The pages that move replace the memory of the new extent, so no frame is held or charged
         // twice.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
-        if !self.charge(pages, charged.saturating_sub(before)) {
+        if !self.charge(zones, charged.saturating_sub(before)) {
             match kept {
-                Some(extent) => self.keep(pages, extent),
-                None => pages.memory().give_back(new.first, new.blocks),
+                Some(extent) => self.keep(zones, extent),
+                None => zones.memory().give_back(new.first, new.blocks),
             }
             return None;
         }
-        pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
+        zones.frames().set_kind(old.first.first(), 1, Kind::NONE);
         // SAFETY: the owner of the old extent waits for it to be resized, and the new one is not
         // handed out yet; both are taken.
-        match unsafe { self.moved.bring(pages, old, new) } {
+        match unsafe { self.moved.bring(zones, old, new) } {
             Moved::Gone => {}
-            Moved::Copied => pages.memory().give_back(old.first, old.blocks),
+            Moved::Copied => zones.memory().give_back(old.first, old.blocks),
             Moved::Lost => {
-                pages.frames().set_kind(old.first.first(), 1, Kind::MAPPING);
-                pages.uncharge(before.max(charged) - old.charged);
+                zones.frames().set_kind(old.first.first(), 1, Kind::MAPPING);
+                zones.budget().uncharge_mapping(before.max(charged) - old.charged);
                 return None;
             }
         }
-        pages.uncharge(before.saturating_sub(charged));
+        zones.budget().uncharge_mapping(before.saturating_sub(charged));
         Some(Extent { charged, ..new })
     }
 
     /// Empties the mapping cache; returns the bytes.
-    pub fn release_cached(&self, pages: &PageAllocator) -> usize {
-        self.release_unused_since(pages, u64::MAX)
+    pub fn release_cached(&self, zones: &Zones) -> usize {
+        self.release_unused_since(zones, u64::MAX)
     }
 
     /// Extents put into the mapping cache so far.
@@ -368,13 +365,13 @@ impl Mappings {
 
     /// Releases the cached extents that were put before the extent with this `number`; returns the
     /// bytes.
-    pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
+    pub fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
         loop {
             let extent = self.lock().take_older_than(number);
             let Some(extent) = extent else { return bytes };
             bytes += extent.bytes();
-            release(pages, extent);
+            release(zones, extent);
         }
     }
 
@@ -382,25 +379,25 @@ impl Mappings {
     /// fewer. Of the last extent it gives back only the end: the next mapping of that size finds
     /// the beginning and the addresses, and faults only for the missing pages. Returns the frames
     /// that are left to give.
-    pub fn shrink_cache(&self, pages: &PageAllocator, frames: u32) -> u32 {
+    pub fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
             let oldest = self.lock().take_oldest();
             let Some(oldest) = oldest else { return left };
             let charged = oldest.extent.charged;
             if charged > left {
-                self.cut(pages, oldest, charged - left);
+                self.cut(zones, oldest, charged - left);
                 return 0;
             }
             left -= charged;
-            release(pages, oldest.extent);
+            release(zones, oldest.extent);
         }
         0
     }
 
     /// Purges a cached extent behind its first `charged` frames, and puts it back.
-    fn cut(&self, pages: &PageAllocator, kept: CachedExtent, charged: u32) {
-        let arena = pages.arena();
+    fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
+        let arena = zones.arena();
         let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
         let first = charged.next_multiple_of(page_frames);
         let end = kept.extent.charged.next_multiple_of(page_frames);
@@ -409,17 +406,17 @@ impl Mappings {
             let bytes = (end - first) as usize * FRAME_BYTES;
             if arena.os().purge(arena.address(kept.extent.first.first().plus(first)), bytes).is_ok()
             {
-                pages.uncharge(kept.extent.charged - first);
+                zones.budget().uncharge_mapping(kept.extent.charged - first);
                 kept.extent.charged = first;
             }
         }
-        self.put_back(pages, kept);
+        self.put_back(zones, kept);
     }
 
     /// Puts an extent back that was taken with its age, which it keeps.
-    fn put_back(&self, pages: &PageAllocator, kept: CachedExtent) {
-        let charge = |missing| pages.charge(missing);
-        self.keep_as(pages, kept.extent, |extents| extents.put_back(kept, charge));
+    fn put_back(&self, zones: &Zones, kept: CachedExtent) {
+        let charge = |missing| zones.budget().charge_mapping(missing);
+        self.keep_as(zones, kept.extent, |extents| extents.put_back(kept, charge));
     }
 
     /// Bytes of the mapping cache.
@@ -471,17 +468,17 @@ impl Default for Mappings {
     }
 }
 
-fn describe(pages: &PageAllocator, frames: u32, extent: Extent) {
+fn describe(zones: &Zones, frames: u32, extent: Extent) {
     debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
     let pfn = extent.first.first();
-    pages.frames().set_link(pfn, frames);
-    pages.frames().set_link(pfn.plus(1), extent.blocks);
-    pages.frames().set_link(pfn.plus(2), extent.charged);
-    pages.frames().set_kind(pfn, 1, Kind::MAPPING);
+    zones.frames().set_link(pfn, frames);
+    zones.frames().set_link(pfn.plus(1), extent.blocks);
+    zones.frames().set_link(pfn.plus(2), extent.charged);
+    zones.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
 /// Gives a charged extent back.
-fn release(pages: &PageAllocator, extent: Extent) {
-    pages.memory().give_back(extent.first, extent.blocks);
-    pages.uncharge(extent.charged);
+fn release(zones: &Zones, extent: Extent) {
+    zones.memory().give_back(extent.first, extent.blocks);
+    zones.budget().uncharge_mapping(extent.charged);
 }

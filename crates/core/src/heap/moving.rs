@@ -7,7 +7,7 @@
 
 use super::mapping_cache::{CACHED_BYTES, Extent};
 use crate::frame::{FRAME_BYTES, Pfn};
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use quarry_sys::os::NotMoved;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::max_map_count;
@@ -33,8 +33,8 @@ fn mark_of(first: Pfn) -> Pfn {
     first.plus(3)
 }
 
-fn is_moved(pages: &PageAllocator, first: Pfn) -> bool {
-    pages.frames().link(mark_of(first)) == 1
+fn is_moved(zones: &Zones, first: Pfn) -> bool {
+    zones.frames().link(mark_of(first)) == 1
 }
 
 impl MovedMappings {
@@ -43,14 +43,14 @@ impl MovedMappings {
     }
 
     /// Records whether the pages of a new mapping have been moved.
-    pub(super) fn begin(&self, pages: &PageAllocator, first: Pfn, is_moved: bool) {
-        pages.frames().set_link(mark_of(first), u32::from(is_moved));
+    pub(super) fn begin(&self, zones: &Zones, first: Pfn, is_moved: bool) {
+        zones.frames().set_link(mark_of(first), u32::from(is_moved));
         self.count.fetch_add(usize::from(is_moved), Ordering::Relaxed);
     }
 
     /// Records that a mapping is freed.
-    pub(super) fn forget(&self, pages: &PageAllocator, first: Pfn) {
-        if is_moved(pages, first) {
+    pub(super) fn forget(&self, zones: &Zones, first: Pfn) {
+        if is_moved(zones, first) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -69,25 +69,25 @@ impl MovedMappings {
     /// # Safety
     /// The caller has taken both extents, `new` is at least as long, and no one uses them
     /// meanwhile.
-    pub(super) unsafe fn bring(&self, pages: &PageAllocator, old: Extent, new: Extent) -> Moved {
-        let was_moved = is_moved(pages, old.first.first());
+    pub(super) unsafe fn bring(&self, zones: &Zones, old: Extent, new: Extent) -> Moved {
+        let was_moved = is_moved(zones, old.first.first());
         let (from, to) = ((old.first, old.blocks), (new.first, new.blocks));
         let moved = match self.may_move(old) {
             // SAFETY: the caller's promise.
-            true => unsafe { pages.memory().move_extent(from, to) },
+            true => unsafe { zones.memory().move_extent(from, to) },
             false => Err(NotMoved::Unchanged),
         };
         let mark = mark_of(new.first.first());
         match moved {
             Ok(()) => {
-                pages.frames().set_link(mark, 1);
+                zones.frames().set_link(mark, 1);
                 self.count.fetch_add(usize::from(!was_moved), Ordering::Relaxed);
                 Moved::Gone
             }
             Err(NotMoved::Unchanged) => {
                 // SAFETY: the caller's promise.
-                unsafe { copy(pages, old, new) };
-                pages.frames().set_link(mark, 0);
+                unsafe { copy(zones, old, new) };
+                zones.frames().set_link(mark, 0);
                 self.count.fetch_sub(usize::from(was_moved), Ordering::Relaxed);
                 Moved::Copied
             }
@@ -101,9 +101,9 @@ impl MovedMappings {
 ///
 /// # Safety
 /// As [`MovedMappings::bring`].
-unsafe fn copy(pages: &PageAllocator, old: Extent, new: Extent) {
+unsafe fn copy(zones: &Zones, old: Extent, new: Extent) {
     let address =
-        |extent: Extent, frame: u32| pages.arena().address(extent.first.first().plus(frame));
+        |extent: Extent, frame: u32| zones.arena().address(extent.first.first().plus(frame));
     for frame in 0..old.charged {
         let (from, to) = (address(old, frame), address(new, frame));
         // SAFETY: a whole frame of a mapped extent that is the caller's; a page is aligned for any

@@ -6,18 +6,16 @@
 use super::check_options;
 use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::pcp::{
-    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
-};
+use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
 use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct StackOptions {
+pub struct StackOptions<P = V6_18> {
     /// Zones and per-CPU page lists.
-    pub pages: PageConfig,
+    pub pages: PageConfig<P>,
     /// How the marks of the budget follow from its limit.
     pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
@@ -44,7 +42,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
 
-impl Default for StackOptions {
+impl<P: Default> Default for StackOptions<P> {
     /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
@@ -59,8 +57,7 @@ impl Default for StackOptions {
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
                 cache_slice_bytes: CACHE_SLICE_BYTES,
-                pcp: PcpPolicy::V6_18(V6_18),
-                for_comparison: false,
+                policy: P::default(),
                 lists_extents: true,
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
@@ -143,11 +140,6 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "SANDBOX",
         accepted: "0 or 1",
         meaning: "make no system call that the C library's malloc does not make (0)",
-    },
-    OptionHelp {
-        name: "PCP",
-        accepted: PAGE_POLICY_NAMES,
-        meaning: "policy of the per-CPU page lists",
     },
     OptionHelp {
         name: "FREE_LIST",
@@ -266,7 +258,7 @@ pub fn signal_number(name: &str) -> Option<i32> {
     SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-impl StackOptions {
+impl<P> StackOptions<P> {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
     /// the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`) are accepted and change nothing here.
     ///
@@ -277,7 +269,6 @@ impl StackOptions {
             OPTIONS.iter().find(|option| option.name == name).ok_or(OptionError::UnknownName)?;
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
-            "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
             "FREE_LIST" => {
                 self.pages.free_list = match value {
                     "per_page" => FreeListPolicy::PerPage,

@@ -336,7 +336,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             order,
             migratetype: MigrateType::Movable,
             flags: Default::default(),
-            node: pages.node_of(slot),
+            node: pages.zones().node_of(slot),
         };
         let block = match mapping.has_slack() {
             true => self.alloc_with_slack(slot, request),

@@ -1,15 +1,18 @@
 //! What the page cache asks of the stack that it is part of.
 
 use crate::frame::{Metadata, NodeId};
-use crate::pcp::PageAllocator;
+use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::CacheId;
 use crate::zone::Groups;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
 pub trait Host: NodeHost {
+    /// The policy of the lists in front of the zones.
+    type Pages: PagePolicy;
+
     /// Where pages come from.
-    fn pages(&self) -> &PageAllocator;
+    fn pages(&self) -> &PageAllocator<Self::Pages>;
 
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;

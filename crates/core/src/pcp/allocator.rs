@@ -6,14 +6,12 @@
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
-use super::policy::{BATCH_SCALE_MAX, Policy, Sizes};
-use super::registry::PcpPolicy;
+use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
-    PAGEBLOCK_FRAMES, Pfn,
+    Arena, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
 };
 use crate::zone::{Block, Mark, ZoneConfig, Zones};
 use quarry_sys::broken::{Broken, Check};
@@ -27,16 +25,12 @@ use quarry_sys::report::fatal;
 pub(crate) const MOST_LOST: u32 = 16;
 
 /// Zones and the per-CPU lists in front of them.
-pub struct PageAllocator {
+pub struct PageAllocator<P> {
     pub(super) zones: Zones,
-    pub(super) pcps: PcpSet,
+    pub(super) pcps: PcpSet<P>,
     pub(super) free_list: FreeListPolicy,
-    pub(super) node_of_slot: fn(SlotIndex) -> NodeId,
-    populate: bool,
     /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
     huge: bool,
-    /// See [`PageConfig::lists_extents`].
-    pub(super) lists_extents: bool,
 }
 
 /// Nodes stand in a line unless said otherwise.
@@ -44,13 +38,13 @@ fn line(one: NodeId, other: NodeId) -> u32 {
     u32::from(one.0.abs_diff(other.0))
 }
 
-impl PageAllocator {
+impl<P: PagePolicy> PageAllocator<P> {
     /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
     ///
     /// # Errors
     /// The OS's refusal.
-    pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
-        let Sizes { high_max, batch, .. } = config.pcp.sizes(config.size_inputs());
+    pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
+        let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
         Self::build_with(os, config, slots, line, &rings)
     }
@@ -62,7 +56,7 @@ impl PageAllocator {
     /// The OS's refusal.
     pub fn build_with(
         os: &'static dyn Os,
-        config: &PageConfig,
+        config: &PageConfig<P>,
         slots: u32,
         distance: fn(NodeId, NodeId) -> u32,
         rings: &RingSizes,
@@ -73,20 +67,14 @@ impl PageAllocator {
             initial_frames: config.initial_frames,
             grow: config.grow,
             huge: config.faults.huge,
+            populate: config.faults.populate,
             nodes: config.nodes,
+            node_of_slot: config.node_of_slot,
             distance,
         };
         let zones = Zones::build(os, &zones)?;
         let pcps = PcpSet::reserve(os, config, &zones, slots, rings)?;
-        Ok(Self {
-            zones,
-            pcps,
-            free_list: config.free_list,
-            node_of_slot: config.node_of_slot,
-            populate: config.faults.populate,
-            huge: config.faults.huge,
-            lists_extents: config.lists_extents,
-        })
+        Ok(Self { zones, pcps, free_list: config.free_list, huge: config.faults.huge })
     }
 
     /// The records of frames.
@@ -113,17 +101,6 @@ impl PageAllocator {
         &self.zones
     }
 
-    /// Charges `frames` frames of a mapping; `false` where they do not fit into the limit.
-    #[must_use]
-    pub fn charge(&self, frames: u32) -> bool {
-        self.zones.budget().charge_mapping(frames)
-    }
-
-    /// Takes `frames` frames of a mapping out of the account.
-    pub fn uncharge(&self, frames: u32) {
-        self.zones.budget().uncharge_mapping(frames);
-    }
-
     /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
     /// watermarks that the request must respect.
     #[inline]
@@ -140,15 +117,6 @@ impl PageAllocator {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
-    /// Brings the frames of a block that was just handed out into memory in one call, where the
-    /// fault policy says so. Where the system refuses, plain faults do the same.
-    pub fn populate(&self, first: Pfn, count: u32) {
-        if !self.populate {
-            return;
-        }
-        self.zones.populate(first, count);
-    }
-
     /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:
     /// the pageblock may be a huge page. O(1).
     #[inline]
@@ -156,23 +124,6 @@ impl PageAllocator {
         if self.huge {
             self.zones.fill_whole(pfn);
         }
-    }
-
-    /// How fresh memory of a frame's pageblock comes in.
-    #[must_use]
-    pub fn faults(&self, pfn: Pfn) -> Faults {
-        self.zones.memory().pageblocks().of(pfn).faults()
-    }
-
-    /// Notes whether the frames of a kind are touched whole by whoever gets them, as a rule.
-    pub fn note_touched(&self, kind: Kind, whole: bool) {
-        self.zones.all().for_each(|zone| zone.touched_whole().set(kind, whole));
-    }
-
-    /// The node of a slot.
-    #[must_use]
-    pub fn node_of(&self, slot: SlotIndex) -> NodeId {
-        (self.node_of_slot)(slot)
     }
 
     /// Gives a block back. O(1) to the lists of the slot.
@@ -266,13 +217,13 @@ impl PageAllocator {
     /// Gives everything on the lists of one slot back to the zones.
     pub fn drain_slot(&self, slot: SlotIndex) {
         self.pcps.drain_slot(&self.zones, slot);
-        self.drain_extents_of(slot);
+        self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
     /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`, about once a
     /// second in the kernel). Returns whether work remains.
     pub fn decay(&self, slot: SlotIndex) -> bool {
-        let has_aged = self.age_extents_of(slot);
+        let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
     }
 
@@ -304,7 +255,7 @@ impl PageAllocator {
 
     /// The policy of the lists.
     #[must_use]
-    pub fn policy(&self) -> PcpPolicy {
+    pub fn policy(&self) -> P {
         self.pcps.policy
     }
 
@@ -331,7 +282,7 @@ impl PageAllocator {
             let listed = self.pcps.validate(&self.zones, zone.node())?;
             let in_pcp = self.zones.frames_in_pcp(zone.node());
             Check::of("pcp").equal(in_pcp, listed, "frames in_pcp by state = pages listed")?;
-            self.validate_extents(zone.node())?;
+            self.pcps.store.validate_extents(&self.zones, zone.node())?;
             outside += zone.managed() - zone.free();
         }
         let (budget, check) = (self.zones.budget(), Check::of("budget"));

@@ -1,7 +1,7 @@
 //! How a page allocator is set up.
 
 use super::policy::SizeInputs;
-use super::registry::PcpPolicy;
+use super::v6_18::V6_18;
 use crate::frame::{MAX_NODES, NodeId};
 use quarry_sys::percpu::SlotIndex;
 
@@ -37,7 +37,7 @@ pub struct Machine {
 
 /// How a page allocator is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct PageConfig {
+pub struct PageConfig<P = V6_18> {
     /// Address space to reserve, in bytes.
     pub reserve_bytes: usize,
     /// Most frames that zones and mappings together may hold (`u32::MAX` = no limit).
@@ -58,11 +58,7 @@ pub struct PageConfig {
     /// Bytes of a CPU's share of the last data cache; 0 = what the machine says at the start.
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
-    pub pcp: PcpPolicy,
-    /// True if every policy of the lists is looked up for every page, so that pages cost the same
-    /// but for what the policies do; otherwise the default one, which is compiled in, takes some 5
-    /// of 21 ns less for a page taken and given back.
-    pub for_comparison: bool,
+    pub policy: P,
     /// True if a CPU keeps extents that it has freed for its next requests.
     pub lists_extents: bool,
     /// How fresh memory is brought in.
@@ -81,7 +77,7 @@ const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
     dealt::<1>, dealt::<2>, dealt::<3>, dealt::<4>, dealt::<5>, dealt::<6>, dealt::<7>, dealt::<8>,
 ];
 
-impl PageConfig {
+impl<P> PageConfig<P> {
     /// Feeds the kernel's formulas with `machine`. Where it has another number of nodes than this
     /// one, its nodes are fake: each has a zone of its own, slots are dealt to them in turn, and
     /// the system, which gives the memory, knows nothing of them.

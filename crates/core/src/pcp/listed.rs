@@ -3,10 +3,13 @@
 //! A CPU keeps what it has freed within a share of what is in use, so that a process is hardly
 //! larger for it; one extent it keeps in any case. Where memory is short it keeps nothing.
 
-use super::allocator::PageAllocator;
+use super::allocator::{MOST_LOST, PageAllocator};
 use super::extent_list::{ExtentList, Leaving, Passed};
-use crate::frame::{NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{EXTENT_FRAMES, Mark};
+use super::policy::PagePolicy;
+use super::request::Page;
+use super::store::ListStore;
+use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
@@ -19,48 +22,27 @@ const SHARE_OF_ALL: u32 = 32;
 /// of which one has no more than 8 MiB.
 const MOST: u32 = 2048;
 
-impl PageAllocator {
+/// The part on which no policy decides.
+impl ListStore {
     /// Frames that a list may have now.
     #[inline]
-    fn most_listed(&self) -> u32 {
-        let budget = self.zones.budget();
+    fn most_listed(&self, zones: &Zones) -> u32 {
+        let budget = zones.budget();
         if !self.lists_extents || budget.is_below(Mark::High) {
             return 0;
         }
-        let (used, slots) = (budget.used(), self.pcps.store.slots().len() as u32);
+        let (used, slots) = (budget.used(), self.slots().len() as u32);
         (used / SHARE).min(SMALL_MOST).max((used / (SHARE_OF_ALL * slots)).min(MOST))
     }
 
-    /// Takes `count` frames ([`EXTENT_FRAMES`]) from the list of the slot and its node. O(1), no
-    /// lock; may be called outside of the gate. The frames may hold data.
     #[inline]
-    pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
-        if !EXTENT_FRAMES.contains(&count) {
-            return None;
-        }
-        let node = (self.node_of_slot)(slot);
-        self.take_listed(slot, node, (count, Order::ZERO), Passed::TakenOutside)
-    }
-
-    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns whether the list had
-    /// room for it, and nothing is done where not. O(1), no lock; may be called outside of the
-    /// gate.
-    #[inline]
-    pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
-        let Some(node) = self.extent_node(first, count) else { return false };
-        EXTENT_FRAMES.contains(&count)
-            && self.put_listed(slot, node, (first, count), Passed::PutOutside)
-    }
-
-    #[inline]
-    pub(super) fn take_listed(
+    fn take_listed(
         &self,
-        slot: SlotIndex,
-        node: NodeId,
+        (slot, node): (SlotIndex, NodeId),
         (count, align): (u32, Order),
         how: Passed,
     ) -> Option<Pfn> {
-        let list = self.pcps.store.extents(slot, node);
+        let list = self.extents(slot, node);
         let taken = list.take(count, align)?;
         list.note(how);
         Some(taken)
@@ -70,31 +52,31 @@ impl PageAllocator {
     /// the zone what the list has, if it has some of them.
     pub(super) fn take_listed_at(
         &self,
-        slot: SlotIndex,
-        node: NodeId,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
         first: Pfn,
         count: u32,
     ) -> bool {
-        let list = self.pcps.store.extents(slot, node);
+        let list = self.extents(slot, node);
         if list.take_at(first, count) {
             list.note(Passed::Taken);
             return true;
         }
         if list.overlaps(first, count) {
-            self.put_at_zone(slot, node, &list.drain());
+            self.put_at_zone(zones, (slot, node), &list.drain());
         }
         false
     }
 
     #[inline]
-    pub(super) fn put_listed(
+    fn put_listed(
         &self,
-        slot: SlotIndex,
-        node: NodeId,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
         (first, count): (Pfn, u32),
         how: Passed,
     ) -> bool {
-        let (list, most) = (self.pcps.store.extents(slot, node), self.most_listed());
+        let (list, most) = (self.extents(slot, node), self.most_listed(zones));
         let is_put = most > 0 && list.put(first, count, most);
         if is_put {
             list.note(how);
@@ -102,60 +84,155 @@ impl PageAllocator {
         is_put
     }
 
+    /// Takes an extent of the node, which may grow for it.
+    pub(super) fn alloc_extent(
+        &self,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        (count, align): (u32, Order),
+    ) -> Option<Page> {
+        if let Some(pfn) = self.take_listed((slot, node), (count, align), Passed::Taken) {
+            return Some(Page { pfn, zeroed: false });
+        }
+        let extent = zones
+            .take_extent(node, count, align)
+            .or_else(|| alloc_extent_slow(zones, node, count, align))?;
+        self.pcp(slot, node).bypass_alloc(1);
+        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
+    }
+
+    /// Gives an extent that was checked to the list, or to the zone.
+    pub(super) fn free_extent(
+        &self,
+        zones: &Zones,
+        at: (SlotIndex, NodeId),
+        (first, count): (Pfn, u32),
+    ) {
+        if !self.put_listed(zones, at, (first, count), Passed::Put) {
+            self.put_past_list(zones, at, first, count);
+        }
+    }
+
     /// All lists of extents.
     fn extent_lists(&self) -> impl Iterator<Item = &ExtentList> {
-        let store = &self.pcps.store;
-        let of = move |slot| store.nodes().map(move |node| store.extents(slot, node));
-        store.slots().flat_map(of)
+        let of = move |slot| self.nodes().map(move |node| self.extents(slot, node));
+        self.slots().flat_map(of)
+    }
+
+    /// Gives an extent for which its list has no room to the zone, and makes room for the next one.
+    #[cold]
+    fn put_past_list(
+        &self,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        first: Pfn,
+        count: u32,
+    ) {
+        let leaving = self.extents(slot, node).make_room();
+        zones.put_extents(node, leaving.into_iter().chain(core::iter::once((first, count))));
+        self.pcp(slot, node).bypass_free(1);
+    }
+
+    fn put_at_zone(
+        &self,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        leaving: &Leaving,
+    ) -> bool {
+        let is_any = leaving.iter().next().is_some();
+        if is_any {
+            zones.put_extents(node, leaving.iter());
+            self.pcp(slot, node).note_drain(leaving.iter().map(|(_, count)| count).sum());
+        }
+        is_any
+    }
+
+    /// Gives the extents on the lists of a slot back to the zones.
+    pub(super) fn drain_extents_of(&self, zones: &Zones, slot: SlotIndex) {
+        for node in self.nodes() {
+            self.put_at_zone(zones, (slot, node), &self.extents(slot, node).drain());
+        }
+    }
+
+    /// Gives those extents of a slot back that have been on its lists since the last call; returns
+    /// whether there were any.
+    pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
+        let mut has_aged = false;
+        for node in self.nodes() {
+            let aged = self.extents(slot, node).age();
+            has_aged |= self.put_at_zone(zones, (slot, node), &aged);
+        }
+        has_aged
+    }
+
+    /// Checks the lists of extents of a node.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub(super) fn validate_extents(&self, zones: &Zones, node: NodeId) -> Result<(), Broken> {
+        let (pageblocks, frames) = (zones.memory().pageblocks(), zones.frames());
+        let is_kept = |first: Pfn, count: u32| {
+            let pageblock = pageblocks.of(first);
+            pageblock.tag().node() != Some(node)
+                || pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count) > 0
+                || (0..count).any(|offset| frames.state(first.plus(offset)).is_free())
+        };
+        self.slots().try_for_each(|slot| self.extents(slot, node).validate(frames, is_kept))
+    }
+}
+
+#[cold]
+fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> Option<Extent> {
+    let order = Order::covering(count).max(align);
+    let migratetype = MigrateType::Movable;
+    let ask = Ask { order, migratetype, flags: AllocFlags::default() };
+    for _ in 0..MOST_LOST {
+        // Where it cannot grow, what is left goes to those who may use the reserve.
+        if !zones.grow(node, &ask, Urgency::Low) {
+            return None;
+        }
+        let extent = zones.take_extent(node, count, align);
+        if extent.is_some() {
+            return extent;
+        }
+    }
+    None
+}
+
+impl<P: PagePolicy> PageAllocator<P> {
+    /// Takes `count` frames ([`EXTENT_FRAMES`]) from the list of the slot and its node. O(1), no
+    /// lock; may be called outside of the gate. The frames may hold data.
+    #[inline]
+    pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
+        if !EXTENT_FRAMES.contains(&count) {
+            return None;
+        }
+        let node = self.zones.node_of(slot);
+        self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Passed::TakenOutside)
+    }
+
+    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns whether the list had
+    /// room for it, and nothing is done where not. O(1), no lock; may be called outside of the
+    /// gate.
+    #[inline]
+    pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
+        let Some(node) = self.extent_node(first, count) else { return false };
+        let (store, extent) = (&self.pcps.store, (first, count));
+        EXTENT_FRAMES.contains(&count)
+            && store.put_listed(&self.zones, (slot, node), extent, Passed::PutOutside)
     }
 
     /// Extents that were taken from all lists, and put there, outside of the gate.
     #[must_use]
     pub fn extents_passed_outside(&self) -> (u64, u64) {
-        let passed = |how| self.extent_lists().map(|list| list.passed(how)).sum();
+        let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
         (passed(Passed::TakenOutside), passed(Passed::PutOutside))
-    }
-
-    /// Gives an extent for which its list has no room to the zone, and makes room for the next one.
-    #[cold]
-    pub(super) fn put_past_list(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
-        let leaving = self.pcps.store.extents(slot, node).make_room();
-        self.zones.put_extents(node, leaving.into_iter().chain(core::iter::once((first, count))));
-        self.pcps.store.pcp(slot, node).bypass_free(1);
-    }
-
-    fn put_at_zone(&self, slot: SlotIndex, node: NodeId, leaving: &Leaving) -> bool {
-        let is_any = leaving.iter().next().is_some();
-        if is_any {
-            self.zones.put_extents(node, leaving.iter());
-            self.pcps
-                .store
-                .pcp(slot, node)
-                .note_drain(leaving.iter().map(|(_, count)| count).sum());
-        }
-        is_any
-    }
-
-    pub(super) fn drain_extents_of(&self, slot: SlotIndex) {
-        for node in self.pcps.store.nodes() {
-            self.put_at_zone(slot, node, &self.pcps.store.extents(slot, node).drain());
-        }
     }
 
     /// Gives the extents on all lists back to the zones. O(slots).
     pub fn drain_extents(&self) {
-        self.pcps.store.slots().for_each(|slot| self.drain_extents_of(slot));
-    }
-
-    /// Gives those extents of a slot back that have been on its lists since the last call; returns
-    /// whether there were any.
-    pub(super) fn age_extents_of(&self, slot: SlotIndex) -> bool {
-        let mut has_aged = false;
-        for node in self.pcps.store.nodes() {
-            let aged = self.pcps.store.extents(slot, node).age();
-            has_aged |= self.put_at_zone(slot, node, &aged);
-        }
-        has_aged
+        let store = &self.pcps.store;
+        store.slots().for_each(|slot| store.drain_extents_of(&self.zones, slot));
     }
 
     /// Frames on the lists of a slot and node: pages, and extents. Waits for the lists of pages.
@@ -168,24 +245,6 @@ impl PageAllocator {
     /// Returns whether any list has an extent. O(slots).
     #[must_use]
     pub fn lists_any_extent(&self) -> bool {
-        self.extent_lists().any(|list| list.frames() > 0)
-    }
-
-    /// Checks the lists of extents of a node.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
-    pub(super) fn validate_extents(&self, node: NodeId) -> Result<(), Broken> {
-        let pageblocks = self.zones.memory().pageblocks();
-        let is_kept = |first: Pfn, count: u32| {
-            let pageblock = pageblocks.of(first);
-            pageblock.tag().node() != Some(node)
-                || pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count) > 0
-                || (0..count).any(|offset| self.frames().state(first.plus(offset)).is_free())
-        };
-        let store = &self.pcps.store;
-        store
-            .slots()
-            .try_for_each(|slot| store.extents(slot, node).validate(self.frames(), is_kept))
+        self.pcps.store.extent_lists().any(|list| list.frames() > 0)
     }
 }

@@ -2,8 +2,7 @@
 
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
-use super::policy::{Policy, PolicyContext};
-use super::registry::PcpPolicy;
+use super::policy::{PagePolicy, PolicyContext};
 use super::request::Page;
 use super::ring::SlotRings;
 use super::store::ListStore;
@@ -96,9 +95,9 @@ impl<'a> LockedLists<'a> {
     /// Linux 6.19).
     #[cold]
     #[inline(never)]
-    pub(super) fn refill_and_pop(
+    pub(super) fn refill_and_pop<P: PagePolicy>(
         &mut self,
-        policy: &PcpPolicy,
+        policy: &P,
         list: usize,
         ask: &Ask,
         mark: Mark,
@@ -128,7 +127,7 @@ impl<'a> LockedLists<'a> {
 
     /// Puts a block at one end of a list; returns the pages that the policy wants drained.
     #[inline(always)]
-    pub(super) fn push<P: Policy>(
+    pub(super) fn push<P: PagePolicy>(
         &mut self,
         policy: &P,
         list: usize,
@@ -175,7 +174,12 @@ impl<'a> LockedLists<'a> {
     /// released between chunks, and `None` says that another thread took them then.
     #[cold]
     #[inline(never)]
-    pub(super) fn drain(mut self, policy: &PcpPolicy, mut pages: u32, list: usize) -> Option<Self> {
+    pub(super) fn drain<P: PagePolicy>(
+        mut self,
+        policy: &P,
+        mut pages: u32,
+        list: usize,
+    ) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
             // A chunk may take a few pages more than it should; the rest does not take fewer.
@@ -198,7 +202,7 @@ impl<'a> LockedLists<'a> {
 
     /// Gives up to `pages` pages back in one critical section of the zone, or as few more as the
     /// last block has.
-    pub(super) fn drain_chunk(&mut self, policy: &PcpPolicy, pages: u32, list: usize) {
+    pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {
             return;

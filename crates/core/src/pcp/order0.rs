@@ -8,7 +8,7 @@
 //! pages are of one type, as those of slabs are, the three lists do the same.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
+use super::policy::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes};
 use crate::frame::{MigrateType, Order};
 
 /// The policy.
@@ -20,7 +20,16 @@ pub struct Order0 {
     pub high: u32,
 }
 
-impl Policy for Order0 {
+impl PagePolicy for Order0 {
+    fn name(&self) -> &'static str {
+        match (self.batch, self.high) {
+            (31, 186) => "order0",
+            (63, 378) => "order0-63",
+            (310, 1860) => "order0-310",
+            _ => "",
+        }
+    }
+
     fn orders(&self) -> &'static [u8] {
         &[0, 0, 0]
     }

@@ -12,17 +12,17 @@ pub(super) const BATCH_SCALE_MAX: u8 = 5;
 
 /// The inputs to the sizes of the lists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SizeInputs {
+pub struct SizeInputs {
     /// Frames of the zone.
-    pub(super) managed: u32,
+    pub managed: u32,
     /// Its low watermark.
-    pub(super) low: u32,
+    pub low: u32,
     /// CPUs that share it, at least 1.
-    pub(super) cpus: u32,
+    pub cpus: u32,
     /// True if `managed` is the memory of a declared machine; a process has no fixed amount of it.
-    pub(super) declared: bool,
+    pub declared: bool,
     /// Bytes of a CPU's share of the last data cache.
-    pub(super) cache_slice_bytes: u32,
+    pub cache_slice_bytes: u32,
 }
 
 /// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as servers have it.
@@ -58,35 +58,37 @@ impl SizeInputs {
 
 /// Bounds of the lists, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub struct Sizes {
     /// Exchanged with the zone per step.
-    pub(super) batch: u32,
+    pub batch: u32,
     /// `high` is tuned from here..
-    pub(super) high_min: u32,
+    pub high_min: u32,
     /// ..to here.
-    pub(super) high_max: u32,
+    pub high_max: u32,
     /// Pages that a row of frees of high orders leaves alone: one batch, if the cache has room for
     /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
-    pub(super) kept: u32,
+    pub kept: u32,
 }
 
 impl Sizes {
     /// Lists of a fixed `high`.
-    pub(super) fn fixed(batch: u32, high: u32) -> Self {
+    pub fn fixed(batch: u32, high: u32) -> Self {
         Self { batch, high_min: high, high_max: high, kept: 0 }
     }
 }
 
 /// The facts that a policy may look at.
 #[derive(Clone, Copy)]
-pub(super) struct PolicyContext<'a> {
-    pub(super) sizes: Sizes,
-    pub(super) zone: &'a Zone,
+pub struct PolicyContext<'a> {
+    /// The bounds of the lists.
+    pub sizes: Sizes,
+    /// Their zone.
+    pub zone: &'a Zone,
 }
 
 /// The way in which a drain goes round the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DrainWalk {
+pub enum DrainWalk {
     /// From list `first` on: one more block from a list for each empty list passed on the way to
     /// it; all from the only list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
@@ -99,7 +101,10 @@ pub(super) enum DrainWalk {
 
 /// A policy: which blocks are listed, how many come and go at a time. Each follows the kernel of
 /// its name; all of them take and free at the head, append refills at the tail and drain the tail.
-pub(super) trait Policy {
+pub trait PagePolicy: Copy + Send + Sync + 'static {
+    /// Its name, as tables print it.
+    fn name(&self) -> &'static str;
+
     /// The order of each list.
     fn orders(&self) -> &'static [u8];
 

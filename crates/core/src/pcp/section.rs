@@ -1,19 +1,18 @@
 //! Many blocks in one critical section: lists of pages (document 001), and requests for an exact
 //! number of frames.
 
-use super::allocator::{MOST_LOST, PageAllocator};
+use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
-use super::extent_list::Passed;
-use super::policy::COSTLY_ORDER;
+use super::policy::{COSTLY_ORDER, PagePolicy};
 use super::request::{Page, PageRequest};
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
+use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 /// Most pieces of a block whose pieces are listed: its frames.
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
 
-impl PageAllocator {
+impl<P: PagePolicy> PageAllocator<P> {
     /// Gives a list of blocks back. Under `PerPage` each block has a critical section of its own.
     /// Under `OneSection` a first pass checks all of them, and a second one frees them in one
     /// critical section per node (and one of the zone for orders that are not listed).
@@ -72,12 +71,13 @@ impl PageAllocator {
     ) -> Option<Page> {
         assert!((1..=1 << MAX_ORDER).contains(&count), "1..=1024 frames, not {count}");
         let order = Order::covering(count).max(align);
-        let node = (self.node_of_slot)(slot);
+        let node = self.zones.node_of(slot);
         let flags = AllocFlags::default();
         if migratetype == MigrateType::Movable
             && EXTENT_FRAMES.contains(&count)
             && align < Order::PAGEBLOCK
-            && let Some(page) = self.alloc_extent(slot, node, count, align)
+            && let Some(page) =
+                self.pcps.store.alloc_extent(&self.zones, (slot, node), (count, align))
         {
             return Some(page);
         }
@@ -88,44 +88,6 @@ impl PageAllocator {
             self.free_pieces((slot, node), order, rest, page.zeroed);
         }
         Some(page)
-    }
-
-    /// An extent of the node, which may grow for it.
-    #[inline]
-    fn alloc_extent(
-        &self,
-        slot: SlotIndex,
-        node: NodeId,
-        count: u32,
-        align: Order,
-    ) -> Option<Page> {
-        if let Some(pfn) = self.take_listed(slot, node, (count, align), Passed::Taken) {
-            return Some(Page { pfn, zeroed: false });
-        }
-        let extent = self
-            .zones
-            .take_extent(node, count, align)
-            .or_else(|| self.alloc_extent_slow(node, count, align))?;
-        self.pcps.store.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
-    }
-
-    #[cold]
-    fn alloc_extent_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
-        let order = Order::covering(count).max(align);
-        let migratetype = MigrateType::Movable;
-        let ask = Ask { order, migratetype, flags: AllocFlags::default() };
-        for _ in 0..MOST_LOST {
-            // Where it cannot grow, what is left goes to those who may use the reserve.
-            if !self.zones.grow(node, &ask, Urgency::Low) {
-                return None;
-            }
-            let extent = self.zones.take_extent(node, count, align);
-            if extent.is_some() {
-                return extent;
-            }
-        }
-        None
     }
 
     /// Gives the frames behind the first `kept` of `held` ones back, which were taken by
@@ -153,7 +115,7 @@ impl PageAllocator {
         }
         let Some(node) = self.extent_node(first, wanted) else { return false };
         let (behind, missing) = (first.plus(held), wanted - held);
-        if self.take_listed_at(slot, node, behind, missing) {
+        if self.pcps.store.take_listed_at(&self.zones, (slot, node), behind, missing) {
             return true;
         }
         let is_taken = self.zones.take_extent_at(node, behind, missing);
@@ -166,7 +128,7 @@ impl PageAllocator {
     /// Takes `count` movable frames for what will grow: with as many free ones behind them. `None`
     /// where there is no such free extent.
     pub fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
-        let node = (self.node_of_slot)(slot);
+        let node = self.zones.node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
@@ -194,9 +156,7 @@ impl PageAllocator {
 
     fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
         self.check_extent(first, count);
-        if !self.put_listed(slot, node, (first, count), Passed::Put) {
-            self.put_past_list(slot, node, first, count);
-        }
+        self.pcps.store.free_extent(&self.zones, (slot, node), (first, count));
     }
 
     /// Gives back `count` frames from `first` on: as an extent where they may be one, else in the

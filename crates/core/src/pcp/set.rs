@@ -2,12 +2,10 @@
 
 use super::config::PageConfig;
 use super::locked_lists::ListRef;
-use super::policy::Policy;
-use super::registry::{PcpPolicy, with_policy};
+use super::policy::PagePolicy;
 use super::request::Page;
 use super::ring::RingSizes;
 use super::store::ListStore;
-use super::v6_18::V6_18;
 use crate::frame::{End, MigrateType, NodeId, Order, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::broken::{Broken, Check};
@@ -15,12 +13,9 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The lists of all slots and nodes under the policy chosen at start-up.
-pub(super) struct PcpSet {
-    pub(super) policy: PcpPolicy,
-    /// True if the code that is compiled for the default policy serves. It saves a call and a jump
-    /// per page, so a comparison does without it (`PageConfig::for_comparison`).
-    is_short: bool,
+/// The lists of all slots and nodes under one policy.
+pub(super) struct PcpSet<P> {
+    pub(super) policy: P,
     pub(super) store: ListStore,
 }
 
@@ -31,20 +26,26 @@ pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
 }
 
-impl PcpSet {
+impl<P: PagePolicy> PcpSet<P> {
     /// Reserves lists for `slots` slots of every zone.
     pub(super) fn reserve(
         os: &'static dyn Os,
-        config: &PageConfig,
+        config: &PageConfig<P>,
         zones: &Zones,
         slots: u32,
         ring_sizes: &RingSizes,
     ) -> OsResult<Self> {
-        let (policy, nodes) = (config.pcp, zones.all().count() as u8);
+        let (policy, nodes) = (config.policy, zones.all().count() as u8);
         let (sizes, orders) = (policy.sizes(config.size_inputs()), policy.orders());
-        let store = ListStore::reserve(os, (slots, nodes), sizes, orders, ring_sizes)?;
-        let is_short = policy == PcpPolicy::V6_18(V6_18) && !config.for_comparison;
-        Ok(Self { policy, is_short, store })
+        let store = ListStore::reserve(
+            os,
+            (slots, nodes),
+            sizes,
+            orders,
+            ring_sizes,
+            config.lists_extents,
+        )?;
+        Ok(Self { policy, store })
     }
 
     #[inline(always)]
@@ -55,7 +56,7 @@ impl PcpSet {
     /// Takes one block of a node: from the list, from a refill, or from the zone. The latter two
     /// serve only while the zone stays above `mark`; under a policy that tests every request, the
     /// list as well.
-    #[inline]
+    #[inline(always)]
     pub(super) fn alloc(
         &self,
         zones: &Zones,
@@ -64,34 +65,7 @@ impl PcpSet {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        match self.is_short {
-            true => self.alloc_under(&V6_18, zones, (slot, node), ask, mark),
-            false => self.alloc_as_chosen(zones, (slot, node), ask, mark),
-        }
-    }
-
-    /// Looks the policy up. In one function with the bodies of all policies, the default one's
-    /// would lose registers.
-    #[inline(never)]
-    fn alloc_as_chosen(
-        &self,
-        zones: &Zones,
-        at: (SlotIndex, NodeId),
-        ask: &Ask,
-        mark: Mark,
-    ) -> Option<Page> {
-        with_policy!(&self.policy, policy => self.alloc_under(policy, zones, at, ask, mark))
-    }
-
-    #[inline(always)]
-    fn alloc_under<P: Policy>(
-        &self,
-        policy: &P,
-        zones: &Zones,
-        (slot, node): (SlotIndex, NodeId),
-        ask: &Ask,
-        mark: Mark,
-    ) -> Option<Page> {
+        let policy = &self.policy;
         if policy.tests_every_request() && !zones.zone(node).admits(ask, mark) {
             return None;
         }
@@ -102,7 +76,7 @@ impl PcpSet {
             if let Some(page) = locked.pop(list, ask.order) {
                 return Some(page);
             }
-            if let Some(page) = locked.refill_and_pop(&self.policy, list, ask, mark) {
+            if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
                 return Some(page);
             }
         }
@@ -183,42 +157,17 @@ impl PcpSet {
         &self,
         zones: &Zones,
         slot: SlotIndex,
-        owner: (NodeId, MigrateType),
-        block: Block,
-    ) {
-        match self.is_short {
-            true => self.free_under(&V6_18, zones, slot, owner, block),
-            false => self.free_as_chosen(zones, slot, owner, block),
-        }
-    }
-
-    #[inline(never)]
-    fn free_as_chosen(
-        &self,
-        zones: &Zones,
-        slot: SlotIndex,
-        owner: (NodeId, MigrateType),
-        block: Block,
-    ) {
-        with_policy!(&self.policy, policy => self.free_under(policy, zones, slot, owner, block));
-    }
-
-    #[inline(always)]
-    fn free_under<P: Policy>(
-        &self,
-        policy: &P,
-        zones: &Zones,
-        slot: SlotIndex,
         (node, of): (NodeId, MigrateType),
         block: Block,
     ) {
+        let policy = &self.policy;
         if let Some(list) = policy.list(block.order, listed_type(of))
             && let Some(mut locked) = self.at(zones, slot, node).try_lock()
         {
             locked.lists.counters.critical_sections += 1;
             let drain = locked.push(policy, list, block, End::Head);
             if drain > 0 {
-                locked.drain(&self.policy, drain, list);
+                locked.drain(policy, drain, list);
             }
             return;
         }
@@ -248,27 +197,12 @@ impl PcpSet {
         zones: &Zones,
         at: (SlotIndex, NodeId),
         pages: &[(Pfn, Order)],
-        how: (bool, End),
-    ) {
-        if zones.budget().reclaimers().is_in() {
-            return self.free_past_lists(zones, at, (pages, how.0), None);
-        }
-        match self.is_short {
-            true => self.section_under(&V6_18, zones, at, pages, how),
-            false => self.section_under(&self.policy, zones, at, pages, how),
-        }
-    }
-
-    #[inline(never)]
-    fn section_under<P: Policy>(
-        &self,
-        policy: &P,
-        zones: &Zones,
-        (slot, node): (SlotIndex, NodeId),
-        pages: &[(Pfn, Order)],
         (zeroed, end): (bool, End),
     ) {
-        let at = (slot, node);
+        if zones.budget().reclaimers().is_in() {
+            return self.free_past_lists(zones, at, (pages, zeroed), None);
+        }
+        let ((slot, node), policy) = (at, &self.policy);
         let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
             return self.free_past_lists(zones, at, (pages, zeroed), None);
         };
@@ -286,7 +220,7 @@ impl PcpSet {
             };
             let drain = locked.push(policy, list, Block { pfn, order, zeroed }, end);
             if drain > 0 {
-                match locked.drain(&self.policy, drain, list) {
+                match locked.drain(policy, drain, list) {
                     Some(again) => locked = again,
                     None => {
                         self.free_past_lists(zones, at, (rest, zeroed), Some(true));

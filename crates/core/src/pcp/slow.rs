@@ -3,13 +3,14 @@
 //! cannot wait gets what the reserve has.
 
 use super::allocator::{MOST_LOST, PageAllocator};
+use super::policy::PagePolicy;
 use super::request::{Page, PageRequest};
 use crate::frame::MAX_NODES;
 use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-impl PageAllocator {
+impl<P: PagePolicy> PageAllocator<P> {
     /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back what
     /// lies on lists and in the high-order reserve.
     #[cold]

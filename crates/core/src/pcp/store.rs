@@ -15,6 +15,8 @@ pub(super) struct ListStore {
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
     pub(super) extents: OsArray<ExtentList>,
+    /// See [`PageConfig::lists_extents`](super::PageConfig::lists_extents).
+    pub(super) lists_extents: bool,
     slots: u32,
     nodes: u8,
 }
@@ -28,6 +30,7 @@ impl ListStore {
         sizes: Sizes,
         orders: &'static [u8],
         rings: &RingSizes,
+        lists_extents: bool,
     ) -> OsResult<Self> {
         let count = slots as usize * usize::from(nodes);
         Ok(Self {
@@ -35,6 +38,7 @@ impl ListStore {
             pcps: OsArray::zeroed(os, count)?,
             rings: Rings::reserve(os, count, orders, rings)?,
             extents: OsArray::zeroed(os, count)?,
+            lists_extents,
             slots,
             nodes,
         })

@@ -17,7 +17,7 @@
 
 use super::lists::Tuning;
 use super::policy::{
-    COSTLY_ORDER, DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_before_4_20,
+    COSTLY_ORDER, DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, batch_before_4_20,
 };
 use crate::frame::{MigrateType, Order, PCP_TYPES};
 
@@ -28,7 +28,11 @@ pub struct V2016 {
     pub raises_high: bool,
 }
 
-impl Policy for V2016 {
+impl PagePolicy for V2016 {
+    fn name(&self) -> &'static str {
+        if self.raises_high { "v2016" } else { "v2016-186" }
+    }
+
     fn orders(&self) -> &'static [u8] {
         &[0, 0, 0, 1, 2, 3]
     }

@@ -7,8 +7,8 @@
 
 use super::lists::Tuning;
 use super::policy::{
-    COSTLY_ORDER, DrainWalk, LOW_LISTS, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20,
-    low_list, scaled_to,
+    COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs, Sizes,
+    batch_since_4_20, low_list, scaled_to,
 };
 use crate::frame::{MigrateType, Order, PAGEBLOCK_ORDER};
 
@@ -34,7 +34,11 @@ fn drain_pages(tuning: &mut Tuning, batch: u32, high: u32) -> u32 {
     pages.clamp(batch, most)
 }
 
-impl Policy for V5_14 {
+impl PagePolicy for V5_14 {
+    fn name(&self) -> &'static str {
+        if self.frees_high { "v5.18" } else { "v5.14" }
+    }
+
     fn orders(&self) -> &'static [u8] {
         &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER]
     }

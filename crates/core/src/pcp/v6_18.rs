@@ -8,19 +8,30 @@
 //! unless a machine's memory is declared, a list keeps at most 2,048 pages (8 MiB) per CPU. And
 //! requests are tested against watermarks only where a list cannot serve them, because listed pages
 //! are memory that the process holds already.
+//!
+//! Lists tune themselves since Linux 6.7. A burst of allocations doubles the next refill (63, 126,
+//! .. 2,016 pages of order 0); a burst of frees makes drains as large as the burst; `high` rises
+//! while it pays and decays when idle. The releases differ in what [`Release`] says.
 
-use super::auto_tuned::Release;
-use super::policy::{LOW_LISTS, SizeInputs, Sizes};
-use crate::frame::{MigrateType, PAGEBLOCK_ORDER};
+use super::lists::Tuning;
+use super::policy::{
+    BATCH_SCALE_MAX, COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs,
+    Sizes, batch_since_4_20, low_list, scaled_to,
+};
+use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
 /// Most pages that a CPU keeps in a process that declares no memory.
 const HIGH_MOST: u32 = 2048;
 
+/// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
+const HIGH_FRACTION: u32 = 8;
+
 /// The policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V6_18;
 
 impl Release for V6_18 {
+    const NAME: &'static str = "v6.18";
     const ORDERS: &'static [u8] =
         &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER];
     const RELEASES_BETWEEN_BATCHES: bool = true;
@@ -41,59 +52,195 @@ impl Release for V6_18 {
     }
 }
 
-/// The policy `v6.18-wide`: the same with lists of orders 4 to 8, which no kernel has. There blocks
-/// of these orders cost a critical section of the zone and a split each, which two CPUs want at
-/// once. The bound of what a list keeps is the same for all orders together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct V6_18Wide;
+/// The choices of a release since Linux 6.7.
+pub trait Release: Copy + Send + Sync + 'static {
+    /// See [`PagePolicy::name`].
+    const NAME: &'static str;
+    /// The order of each list: those of orders 0..=3, those of order 9, and those of orders 4..=8
+    /// where there are any.
+    const ORDERS: &'static [u8];
+    /// True if drains release the lists and the zone after each batch.
+    const RELEASES_BETWEEN_BATCHES: bool;
+    /// See [`PagePolicy::tests_every_request`].
+    const TESTS_EVERY_REQUEST: bool;
 
-impl Release for V6_18Wide {
-    const ORDERS: &'static [u8] = &[
-        0,
-        0,
-        0,
-        1,
-        1,
-        1,
-        2,
-        2,
-        2,
-        3,
-        3,
-        3,
-        PAGEBLOCK_ORDER,
-        PAGEBLOCK_ORDER,
-        4,
-        4,
-        4,
-        5,
-        5,
-        5,
-        6,
-        6,
-        6,
-        7,
-        7,
-        7,
-        8,
-        8,
-        8,
-    ];
-    const RELEASES_BETWEEN_BATCHES: bool = V6_18::RELEASES_BETWEEN_BATCHES;
-    const TESTS_EVERY_REQUEST: bool = <V6_18 as Release>::TESTS_EVERY_REQUEST;
-    const MIDDLE_LISTS: Option<usize> = Some(LOW_LISTS + 2);
+    /// The first list of orders 4..=8, where each migratetype has its own; no release had them.
+    const MIDDLE_LISTS: Option<usize> = None;
 
-    #[inline]
-    fn huge_list(migratetype: MigrateType) -> usize {
-        V6_18::huge_list(migratetype)
+    /// Which of the lists of order 9.
+    fn huge_list(migratetype: MigrateType) -> usize;
+
+    /// Pages that must have been freed in a row before a block of orders 1..=3 lets all go.
+    fn row(sizes: Sizes) -> u32;
+
+    /// Most pages that a CPU keeps of memory of this description.
+    fn bound(inputs: &SizeInputs) -> u32;
+}
+
+/// `high`, brought between its bounds.
+#[inline]
+fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
+    tuning.high = tuning.high.clamp(sizes.high_min, sizes.high_max);
+    tuning.high
+}
+
+/// Returns whether frees of high orders come in such a row that all of them should go
+/// (`free_high`).
+#[inline]
+fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
+    if !(1..=COSTLY_ORDER).contains(&order.get()) {
+        tuning.prev_free_high_order = false;
+        return false;
+    }
+    let free_high = tuning.free_count >= R::row(sizes)
+        && tuning.prev_free_high_order
+        && tuning.count >= sizes.kept;
+    tuning.prev_free_high_order = true;
+    free_high
+}
+
+/// The mark at which frees drain, after tuning (`nr_pcp_high`).
+#[inline]
+fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -> u32 {
+    let Sizes { batch, high_min, high_max, .. } = context.sizes;
+    let high = clamped_high(tuning, context.sizes);
+    if high == 0 {
+        return 0;
+    }
+    if free_high {
+        tuning.high = high.saturating_sub(batch << BATCH_SCALE_MAX).max(high_min);
+        return 0;
+    }
+    let burst = tuning.free_count.max(batch);
+    if context.zone.is_reclaim_active() {
+        tuning.high = high.saturating_sub(burst).max(high_min);
+        return tuning.high.min(4 * batch);
+    }
+    if high_min == high_max {
+        return high;
+    }
+    if context.zone.is_below_high() {
+        tuning.high = high.saturating_sub(burst).max(high_min);
+        return tuning.count.max(high_min);
+    }
+    if tuning.count >= high {
+        let need = tuning.free_count + batch;
+        if tuning.high < need {
+            tuning.high = need.clamp(high_min, high_max);
+        }
+    }
+    high
+}
+
+/// Pages to drain once `count` has reached `high` (`nr_pcp_free`).
+fn drain_pages(tuning: &Tuning, batch: u32, high: u32, free_high: bool) -> u32 {
+    if free_high {
+        tuning.count.min(batch << BATCH_SCALE_MAX)
+    } else if high < batch {
+        1
+    } else {
+        tuning.free_count.max(batch).min((high - batch).max(1))
+    }
+}
+
+impl<R: Release> PagePolicy for R {
+    fn name(&self) -> &'static str {
+        R::NAME
+    }
+
+    fn orders(&self) -> &'static [u8] {
+        R::ORDERS
+    }
+
+    fn walk(&self) -> DrainWalk {
+        DrainWalk::WholeLists
     }
 
     #[inline]
-    fn row(sizes: Sizes) -> u32 {
-        V6_18::row(sizes)
+    fn tests_every_request(&self) -> bool {
+        R::TESTS_EVERY_REQUEST
     }
 
-    fn bound(inputs: &SizeInputs) -> u32 {
-        V6_18::bound(inputs)
+    #[inline]
+    fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        match order.get() {
+            0..=COSTLY_ORDER => Some(low_list(order, migratetype)),
+            PAGEBLOCK_ORDER => Some(LOW_LISTS + R::huge_list(migratetype)),
+            order if order < PAGEBLOCK_ORDER => {
+                let above = usize::from(order - COSTLY_ORDER - 1);
+                Some(R::MIDDLE_LISTS? + PCP_TYPES * above + migratetype.index())
+            }
+            _ => None,
+        }
+    }
+
+    fn sizes(&self, inputs: SizeInputs) -> Sizes {
+        let batch = batch_since_4_20(inputs.managed);
+        let bound = R::bound(&inputs);
+        let cache_pages = inputs.cache_slice_bytes / FRAME_BYTES as u32;
+        let high = |total: u32| (total / inputs.cpus).max(4 * batch).min(bound);
+        Sizes {
+            batch,
+            high_min: high(inputs.low),
+            high_max: high(inputs.managed / HIGH_FRACTION),
+            kept: if cache_pages > 3 * batch { batch } else { 0 },
+        }
+    }
+
+    #[inline]
+    fn before_alloc(&self, tuning: &mut Tuning) {
+        tuning.free_count >>= 1;
+    }
+
+    fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        let Sizes { batch: base, high_min, high_max, .. } = context.sizes;
+        let mut high = clamped_high(tuning, context.sizes);
+        if high < base {
+            return 1;
+        }
+        let single = order == Order::ZERO;
+        let mut batch = if single { base << tuning.alloc_factor } else { base };
+        if high_min != high_max && !context.zone.is_below_high() {
+            high = (high + batch).min(high_max);
+            tuning.high = high;
+        }
+        if single {
+            let most = high.saturating_sub(tuning.count).saturating_sub(base).max(base);
+            if batch <= most && tuning.alloc_factor < BATCH_SCALE_MAX {
+                tuning.alloc_factor += 1;
+            }
+            batch = batch.min(most);
+        }
+        scaled_to(order, batch)
+    }
+
+    #[inline]
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        let batch = context.sizes.batch;
+        tuning.alloc_factor >>= 1;
+        let free_high = note_high_order::<R>(tuning, context.sizes, order);
+        if tuning.free_count < batch << BATCH_SCALE_MAX {
+            tuning.free_count += order.frames();
+        }
+        let high = high_mark(tuning, context, free_high);
+        if tuning.count < high {
+            return 0;
+        }
+        drain_pages(tuning, batch, high, free_high)
+    }
+
+    fn drain_chunk(&self, sizes: Sizes) -> u32 {
+        if R::RELEASES_BETWEEN_BATCHES { sizes.batch } else { u32::MAX }
+    }
+
+    fn decay(&self, tuning: &mut Tuning, sizes: Sizes) -> u32 {
+        if tuning.high > sizes.high_min {
+            tuning.high = tuning
+                .count
+                .saturating_sub(sizes.batch << BATCH_SCALE_MAX)
+                .max(tuning.high - tuning.high / 8)
+                .max(sizes.high_min);
+        }
+        tuning.count.saturating_sub(tuning.high)
     }
 }

@@ -4,8 +4,8 @@
 //! and order 9 has one list. `high_max` is an eighth of the zone, divided by its CPUs, and has no
 //! other bound.
 
-use super::auto_tuned::Release;
 use super::policy::{SizeInputs, Sizes};
+use super::v6_18::Release;
 use crate::frame::{MigrateType, PAGEBLOCK_ORDER};
 
 /// The policy.
@@ -13,6 +13,7 @@ use crate::frame::{MigrateType, PAGEBLOCK_ORDER};
 pub struct V6_7;
 
 impl Release for V6_7 {
+    const NAME: &'static str = "v6.7";
     const ORDERS: &'static [u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER];
     const RELEASES_BETWEEN_BATCHES: bool = false;
     const TESTS_EVERY_REQUEST: bool = true;

@@ -42,7 +42,7 @@ impl Barns {
 
     /// Makes the barns of all nodes.
     pub(super) fn make<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<()> {
-        let nodes = context.pages.zones().all().count();
+        let nodes = context.zones.all().count();
         if nodes > 1 && self.others.load(Ordering::Relaxed).is_null() {
             let bytes = (nodes - 1) * size_of::<Barn>();
             let kind = MetadataKind::CpuSlabs;
@@ -91,7 +91,7 @@ impl Barns {
         if self.nodes() == 1 {
             return (NodeId(0), &self.first);
         }
-        let node = context.pages.node_of(context.percpu.current());
+        let node = context.zones.node_of(context.percpu.current());
         (node, self.of(node))
     }
 
@@ -130,8 +130,8 @@ impl Barns {
 
 /// The node that an object's memory belongs to.
 pub(super) fn home<P: PerCpu>(context: &SlabContext<'_, P>, object: Object) -> NodeId {
-    let base = context.pages.arena().base().as_ptr() as usize;
+    let base = context.zones.arena().base().as_ptr() as usize;
     let pfn = Pfn(((object.as_ptr() as usize - base) >> FRAME_SHIFT) as u32);
-    let pageblocks = context.pages.zones().memory().pageblocks();
+    let pageblocks = context.zones.memory().pageblocks();
     pageblocks.of(pfn).tag().node().unwrap_or(NodeId(0))
 }

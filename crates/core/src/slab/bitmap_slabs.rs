@@ -32,7 +32,8 @@ use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
 use crate::frame::{End, FRAME_BYTES, Kind, List, MigrateType, Order, Pfn};
-use crate::pcp::{AllocFlags, Page, PageAllocator, PageRequest};
+use crate::pcp::{AllocFlags, Page, PageRequest};
+use crate::zone::Zones;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
@@ -90,7 +91,7 @@ pub struct BitmapSlabs {
 
 /// A slab with all that is needed to read it.
 struct Slab<'a> {
-    pages: &'a PageAllocator,
+    zones: &'a Zones,
     caches: &'a CacheTable,
     frames: &'a crate::frame::FrameTable,
     cache: &'a Cache,
@@ -117,9 +118,9 @@ impl OpenWord {
 
 impl<'a> Slab<'a> {
     fn at<P: PerCpu>(context: &SlabContext<'a, P>, cache: &'a Cache, pfn: Pfn) -> Self {
-        let address = context.pages.arena().address(pfn);
-        let (pages, caches) = (context.pages, context.caches);
-        Self { pages, caches, frames: pages.frames(), cache, pfn, address }
+        let address = context.zones.arena().address(pfn);
+        let (zones, caches) = (context.zones, context.caches);
+        Self { zones, caches, frames: zones.frames(), cache, pfn, address }
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -172,7 +173,7 @@ impl<'a> Slab<'a> {
     /// Reports bits that the program has overwritten, and aborts.
     fn demand_intact(&self) {
         if !self.is_intact() {
-            overwritten(self.cache, self.pages, self.caches, self.pfn, self.first_bits());
+            overwritten(self.cache, self.zones, self.caches, self.pfn, self.first_bits());
         }
     }
 
@@ -464,7 +465,7 @@ impl BitmapSlabs {
             order: cache.order(),
             migratetype: MigrateType::Unmovable,
             flags: AllocFlags::default(),
-            node: context.pages.node_of(slot),
+            node: context.zones.node_of(slot),
         };
         let page = context.pages.alloc(slot, request)?;
         self.add_slab(context, cache, page, objects);
@@ -489,7 +490,7 @@ impl BitmapSlabs {
         slab.reset();
         // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
         unsafe { cache.construct(slab.address) };
-        context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
+        context.zones.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.nr_slabs += 1;
@@ -508,15 +509,15 @@ impl BitmapSlabs {
         slab: Pfn,
         objects: usize,
     ) -> Role {
-        let (os, bytes) = (context.pages.arena().os(), objects * cache.stride());
+        let (os, bytes) = (context.zones.arena().os(), objects * cache.stride());
         let mut plan = {
             let lists = self.lists.lock();
             lists.populating.plan(os, cache, lists.nr_slabs, bytes)
         };
-        if plan.look(context.pages, cache) {
+        if plan.look(context.zones, cache) {
             self.lists.lock().populating.looked(&plan);
         }
-        plan.bring_in(context.pages, cache, slab)
+        plan.bring_in(context.zones, cache, slab)
     }
 
     /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
@@ -530,7 +531,7 @@ impl BitmapSlabs {
     ) {
         for piece in objects.chunks(SLABS_BATCH) {
             // Other caches' share of the bound hardly changes meanwhile.
-            let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
+            let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
             context.add_emptied(self.put(context, cache, piece, keep), cache.order());
         }
     }
@@ -592,7 +593,7 @@ impl BitmapSlabs {
     ) -> Slab<'a> {
         let pfn = context.slab_of(cache, object);
         // The slab was returned while the object lay in a slot a second time.
-        if context.pages.frames().kind(pfn) != cache.id().kind() {
+        if context.zones.frames().kind(pfn) != cache.id().kind() {
             not_in_use(cache, object);
         }
         Slab::at(context, cache, pfn)
@@ -625,13 +626,13 @@ impl BitmapSlabs {
         let (mut slabs, mut free) = (0, 0);
         for bucket in 0..BUCKETS {
             let mut length = 0u32;
-            lists.slabs[bucket].validate(context.pages.frames(), |pfn| {
+            lists.slabs[bucket].validate(context.zones.frames(), |pfn| {
                 length += 1;
                 let (slab, check) = (Slab::at(context, cache, pfn), Check::of("slab").at(pfn.0));
                 let counted: u32 = (0..slab.words())
                     .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
                     .sum();
-                let is_own = context.pages.frames().kind(pfn) == cache.id().kind();
+                let is_own = context.zones.frames().kind(pfn) == cache.id().kind();
                 check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
                 check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;
                 check.that(slab.bucket(counted) == Some(bucket), "list(slab) = its quarter")?;

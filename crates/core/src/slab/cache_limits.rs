@@ -14,7 +14,7 @@
 //! `empty` = sum over caches of empty slabs * bytes of a slab.
 
 use crate::frame::FRAME_BYTES;
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -77,27 +77,27 @@ impl CacheLimits {
 
     /// Most bytes that barns may hold now. Near the limit of the heap that is little more than
     /// under pressure, for their objects count as used.
-    pub(super) fn barns_most(pages: &PageAllocator) -> usize {
-        let budget = pages.zones().budget();
+    pub(super) fn barns_most(zones: &Zones) -> usize {
+        let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
-        let most = share(pages, BARNS_SHARE).max(BARNS_LEAST);
-        most.min(Self::barns_pressed(pages) + left / 2)
+        let most = share(zones, BARNS_SHARE).max(BARNS_LEAST);
+        most.min(Self::barns_pressed(zones) + left / 2)
     }
 
     /// Bounds of the room of arrays. All together may have as much as barns may hold: it is the
     /// same kind of memory, elsewhere.
-    pub(super) fn rooms(pages: &PageAllocator) -> Limits {
-        Limits { slot: SLOT_MOST, all: Self::barns_most(pages), least: SLOT_LEAST }
+    pub(super) fn rooms(zones: &Zones) -> Limits {
+        Limits { slot: SLOT_MOST, all: Self::barns_most(zones), least: SLOT_LEAST }
     }
 
     /// Most bytes that barns may hold under pressure.
-    pub(super) fn barns_pressed(pages: &PageAllocator) -> usize {
-        share(pages, PRESSED_SHARE).max(PRESSED_LEAST)
+    pub(super) fn barns_pressed(zones: &Zones) -> usize {
+        share(zones, PRESSED_SHARE).max(PRESSED_LEAST)
     }
 
     /// Returns whether there are enough empty slabs.
-    pub(super) fn is_empty_enough(&self, pages: &PageAllocator) -> bool {
-        self.empty() >= share(pages, EMPTY_SHARE).max(EMPTY_LEAST)
+    pub(super) fn is_empty_enough(&self, zones: &Zones) -> bool {
+        self.empty() >= share(zones, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
     /// A barn announces another number of bytes.
@@ -115,8 +115,8 @@ impl CacheLimits {
 
     /// Notes that an array of `slot` needed more room and got none. If other slots have the room
     /// that it lacks, the next reclaim makes one of them give.
-    pub(super) fn note_refused(&self, pages: &PageAllocator, area: &SlotArea, slot: SlotIndex) {
-        let is_full = area.all_room() + SLOT_LEAST > Self::rooms(pages).all;
+    pub(super) fn note_refused(&self, zones: &Zones, area: &SlotArea, slot: SlotIndex) {
+        let is_full = area.all_room() + SLOT_LEAST > Self::rooms(zones).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
         if is_full && is_poor && self.crowded.load(Relaxed) == 0 {
             self.crowded.store(1, Relaxed);
@@ -140,8 +140,8 @@ impl Default for CacheLimits {
     }
 }
 
-fn share(pages: &PageAllocator, part: usize) -> usize {
-    pages.zones().budget().used() as usize * FRAME_BYTES / part
+fn share(zones: &Zones, part: usize) -> usize {
+    zones.budget().used() as usize * FRAME_BYTES / part
 }
 
 #[cfg(all(test, not(quarry_model)))]

@@ -3,9 +3,10 @@
 use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
+use super::pages::SlabPages;
 use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, List, Metadata, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use core::cell::Cell;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::own_stack;
@@ -19,22 +20,31 @@ pub(super) const PIECE: usize = 64;
 /// Empty slabs that go back to the page allocator at a time.
 const GIVEN_BACK: usize = 8;
 
+/// How the slab policy of a stack is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct SlabSetup {
+    /// CPUs that formulas of the kernel are fed with.
+    pub declared_cpus: u32,
+    /// Mechanisms that the policy uses.
+    pub mechanisms: Mechanisms,
+}
+
 /// The parts of a stack that a slab policy uses.
 pub struct SlabContext<'a, P: PerCpu> {
     /// The per-CPU slots.
     pub percpu: &'a P,
+    /// The zones, and the frames that slabs are made of.
+    pub zones: &'a Zones,
     /// Where slabs come from.
-    pub pages: &'a PageAllocator,
+    pub pages: &'a dyn SlabPages,
     /// Where descriptors come from.
     pub metadata: &'a Metadata,
     /// All caches of the stack.
     pub caches: &'a CacheTable,
     /// Bytes that caches hold together beyond what is in use, and bounds for them.
     pub limits: &'a CacheLimits,
-    /// CPUs that formulas of the kernel are fed with.
-    pub declared_cpus: u32,
-    /// Mechanisms that the policy uses.
-    pub mechanisms: Mechanisms,
+    /// Facts of the machine and of the policy itself.
+    pub setup: &'a SlabSetup,
     /// Slabs on their way to the page allocator.
     pub emptied: Emptied,
 }
@@ -55,7 +65,7 @@ impl<P: PerCpu> Drop for SlabContext<'_, P> {
 #[cold]
 #[inline(never)]
 fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: Order) {
-    let mut slabs = slabs.members(context.pages.frames());
+    let mut slabs = slabs.members(context.zones.frames());
     loop {
         let (mut some, mut count) = ([(Pfn::NONE, order); GIVEN_BACK], 0);
         // A slab leaves the list before it is given back.
@@ -79,7 +89,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         }
         let (before, order_before) = self.emptied.0.take();
         if order_before == order {
-            slabs.prepend(self.pages.frames(), before);
+            slabs.prepend(self.zones.frames(), before);
         } else if !before.is_empty() {
             // Those of another cache, in a reclaim.
             own_stack::run(|| give_back(self, &before, order_before));
@@ -99,7 +109,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     /// The first frame of the slab that an object of `cache` lies in. O(1).
     #[must_use]
     pub fn slab_of(&self, cache: &Cache, object: Object) -> Pfn {
-        let base = self.pages.arena().base().as_ptr() as usize;
+        let base = self.zones.arena().base().as_ptr() as usize;
         let offset = object.as_ptr() as usize - base;
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
     }
@@ -124,7 +134,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     /// The slabs of a cache, each by its first frame, for checks and reports: exact only while no
     /// other thread allocates or frees. O(frames).
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
-        let memory = self.pages.zones().memory();
+        let memory = self.zones.memory();
         let frames = cache.order().frames();
         // A slab above a pageblock is a head in the first of its pageblocks only.
         (0..memory.pageblocks().count())

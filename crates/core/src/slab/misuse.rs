@@ -7,7 +7,7 @@
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, Kind, Pfn};
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use quarry_sys::percpu::Object;
 use quarry_sys::report::fatal;
 
@@ -27,19 +27,19 @@ pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
 #[inline(never)]
 pub(super) fn overwritten(
     cache: &Cache,
-    pages: &PageAllocator,
+    zones: &Zones,
     caches: &CacheTable,
     slab: Pfn,
     bits: Object,
 ) -> ! {
-    match in_front(pages, caches, slab) {
+    match in_front(zones, caches, slab) {
         Some((what, address, bytes)) => fatal(format_args!(
             "{bits:p}: overwritten, probably past the end of {what} of {bytes} bytes at {address:p}"
         )),
         None => fatal(format_args!(
             "{bits:p}: overwritten, probably in front of an object of {} bytes at {:#x}",
             cache.stride(),
-            pages.arena().address(slab).as_ptr() as usize + cache.first_object()
+            zones.arena().address(slab).as_ptr() as usize + cache.first_object()
         )),
     }
 }
@@ -57,11 +57,11 @@ pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {
 /// The object or block that ends where `slab` begins: a word for it, its address, its bytes.
 /// O(frames), on the way to an abort.
 fn in_front(
-    pages: &PageAllocator,
+    zones: &Zones,
     caches: &CacheTable,
     slab: Pfn,
 ) -> Option<(&'static str, Object, usize)> {
-    let (frames, arena) = (pages.frames(), pages.arena());
+    let (frames, arena) = (zones.frames(), zones.arena());
     let end = arena.address(slab);
     let last = Pfn(slab.0.checked_sub(1)?);
     let kind = frames.kind(last);

@@ -9,7 +9,7 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
+//! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
 //! parts    buffer    late    records    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf -> sheaf_bound, slam    sheaf_6_18    slub    linux_slab    slqb
@@ -28,6 +28,7 @@ mod late;
 mod linux_slab;
 mod mechanisms;
 mod misuse;
+mod pages;
 mod params;
 mod policy;
 mod populating;
@@ -50,11 +51,12 @@ pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
 pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
-pub use context::{MAX_BATCH, SlabContext};
+pub use context::{MAX_BATCH, SlabContext, SlabSetup};
 pub use glance::Glance;
 pub use late::Late;
 pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
+pub use pages::SlabPages;
 pub use params::{CacheOptions, CacheParams, Constructor};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};

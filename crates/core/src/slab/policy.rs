@@ -217,13 +217,13 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     params: &CacheParams,
     options: &CacheOptions,
 ) -> OsResult<&'a Cache> {
-    let layout = |params: &CacheParams| S::layout(params, context.declared_cpus);
-    let merges = S::MERGES && context.mechanisms.merging;
+    let layout = |params: &CacheParams| S::layout(params, context.setup.declared_cpus);
+    let merges = S::MERGES && context.setup.mechanisms.merging;
     let request = CacheRequest { name, params, options, merges, links: S::LINKS_THROUGH_OBJECTS };
     context.caches.add(&request, layout, |cache| {
         policy.create(context, cache)?;
-        let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
-        context.pages.note_touched(cache.id().kind(), fills_pages);
+        let fills_pages = cache.stride() <= context.zones.arena().os().page_size();
+        context.zones.note_touched(cache.id().kind(), fills_pages);
         Ok(())
     })
 }

@@ -14,7 +14,7 @@
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
 
@@ -117,23 +117,23 @@ impl Populating {
 impl Plan {
     /// Looks at the sample if it is time. Returns whether there is something to take over. A few
     /// system calls per page; where they are refused, nothing is dense.
-    pub(super) fn look(&mut self, pages: &PageAllocator, cache: &Cache) -> bool {
+    pub(super) fn look(&mut self, zones: &Zones, cache: &Cache) -> bool {
         if !self.is_due || self.fills_pages {
             return false;
         }
         let Some(sample) = self.look_at.take() else { return false };
-        self.is_dense = is_dense(pages, cache, sample);
-        pages.note_touched(cache.id().kind(), self.is_dense);
+        self.is_dense = is_dense(zones, cache, sample);
+        zones.note_touched(cache.id().kind(), self.is_dense);
         self.wants_sample = false;
         true
     }
 
     /// Brings a fresh slab in, as the plan says, or leaves it to plain faults.
-    pub(super) fn bring_in(&mut self, pages: &PageAllocator, cache: &Cache, slab: Pfn) -> Role {
+    pub(super) fn bring_in(&mut self, zones: &Zones, cache: &Cache, slab: Pfn) -> Role {
         if !self.is_due {
             return Role::Ordinary;
         }
-        let faults = pages.faults(slab);
+        let faults = zones.faults(slab);
         if faults == Faults::Whole {
             return Role::Ordinary;
         }
@@ -143,15 +143,15 @@ impl Plan {
             return Role::Sample;
         }
         if is_whole || self.is_dense && matches!(faults, Faults::Plain | Faults::Small) {
-            pages.populate(slab, cache.order().frames());
+            zones.populate(slab, cache.order().frames());
         }
         Role::Ordinary
     }
 }
 
 /// Returns whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
-fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
-    let arena = pages.arena();
+fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
+    let arena = zones.arena();
     let (start, page) = (arena.address(slab).as_ptr() as usize, arena.os().page_size());
     let most_blank = cache.order().bytes() / page / 8;
     let mut blank = 0;

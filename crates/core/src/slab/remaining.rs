@@ -67,7 +67,7 @@ impl Remaining {
                 *free = true;
             }
         });
-        let address = context.pages.arena().address(slab);
+        let address = context.zones.arena().address(slab);
         for number in start..cache.objects().min(start + WINDOW) {
             if is_free[(number - start) as usize] {
                 continue;

@@ -178,14 +178,14 @@ impl Sheaf {
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
         let mut means = Means {
-            limits: &|| CacheLimits::rooms(context.pages),
+            limits: &|| CacheLimits::rooms(context.zones),
             may_widen: &|| may_widen && self.has_width_left(context, slot, cache),
             take: &mut |array, objects| self.take_back(context, array, objects),
         };
         let barn_has_some = own.barns.here(context).1.bytes() > 0;
         let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
         if miss.was_refused {
-            context.limits.note_refused(context.pages, context.percpu.area(), slot);
+            context.limits.note_refused(context.zones, context.percpu.area(), slot);
         }
         miss
     }
@@ -397,7 +397,7 @@ impl Sheaf {
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
         // A slot that came first and has much leaves too little for others: the largest gives.
-        let is_too_much = area.all_room() > CacheLimits::rooms(context.pages).all;
+        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
             false => None,
@@ -493,7 +493,7 @@ impl Sheaf {
         context: &SlabContext<'_, P>,
         others: usize,
     ) -> Result<(), Broken> {
-        context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
+        context.percpu.area().validate_room(CacheLimits::rooms(context.zones).slot)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.caches.iter() {
             let own = self.at(cache);
@@ -639,7 +639,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
-            percpu.make_room(array, &CacheLimits::rooms(context.pages), &mut |array, objects| {
+            percpu.make_room(array, &CacheLimits::rooms(context.zones), &mut |array, objects| {
                 self.take_back(context, array, objects);
             });
         }

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::cache_limits::CacheLimits;
 use super::context::{MAX_BATCH, SlabContext};
 use super::sheaf::Sheaf;
-use crate::pcp::PageAllocator;
+use crate::zone::Zones;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Arrays;
 
@@ -19,7 +19,7 @@ impl Sheaf {
     /// Called at the end of a free, where little of the stack is taken.
     #[inline]
     pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        if context.limits.barns() > CacheLimits::barns_most(context.pages) {
+        if context.limits.barns() > CacheLimits::barns_most(context.zones) {
             context.give_back_emptied();
             self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
         }
@@ -33,10 +33,10 @@ impl Sheaf {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        bound: fn(&PageAllocator) -> usize,
+        bound: fn(&Zones) -> usize,
         most: usize,
     ) {
-        let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
+        let (bound, mut given, mut given_bytes) = (bound(context.zones), 0, 0);
         while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
             let giver = self.next_large(context, bound / LARGE_BARN).unwrap_or(cache);
             match self.at(giver).empty_barns(context, giver, 0) {
@@ -64,7 +64,7 @@ impl Sheaf {
 
     /// Barns give some of what they hold where they hold more than they may under pressure.
     pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
-        if context.limits.barns() > CacheLimits::barns_pressed(context.pages)
+        if context.limits.barns() > CacheLimits::barns_pressed(context.zones)
             && let Some(first) = context.caches.iter().next()
         {
             own_stack::run(|| {

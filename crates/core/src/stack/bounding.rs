@@ -79,7 +79,7 @@ impl<C: StackConfig> Stack<C> {
     fn give_way(&self, frames: u32) -> u32 {
         let inner = self.inner();
         let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_cache(inner.pages, frames);
+        let mut left = inner.mappings.shrink_cache(inner.pages.zones(), frames);
         if left > 0 {
             inner.slab.relieve(&self.context());
         }

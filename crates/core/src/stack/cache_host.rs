@@ -12,6 +12,7 @@ use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
 impl<C: StackConfig> CacheHost for Stack<C> {
     type Cache = C::Cache;
+    type Pages = C::Pages;
 
     #[inline]
     fn cached(&self) -> &C::Cache {
@@ -23,7 +24,7 @@ impl<C: StackConfig> CacheHost for Stack<C> {
     }
 
     #[inline]
-    fn pages(&self) -> &PageAllocator {
+    fn pages(&self) -> &PageAllocator<C::Pages> {
         self.inner().pages
     }
 
@@ -86,7 +87,7 @@ impl<C: StackConfig> CacheHost for Stack<C> {
 
     fn shrink_mappings(&self, frames: u32) {
         let inner = self.inner();
-        inner.mappings.shrink_cache(inner.pages, frames);
+        inner.mappings.shrink_cache(inner.pages.zones(), frames);
     }
 
     fn relieve(&self) {

@@ -6,7 +6,7 @@
 use super::budget_stats::BudgetStats;
 use super::miss::{Claimant, Miss};
 use crate::frame::Metadata;
-use crate::pcp::PageAllocator;
+use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{CacheId, CacheParams};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -102,6 +102,8 @@ impl CachedPages for () {
 pub trait CacheHost: Sized {
     /// The cache.
     type Cache: CachedPages;
+    /// The policy of the lists in front of the zones.
+    type Pages: PagePolicy;
 
     /// The cache itself.
     fn cached(&self) -> &Self::Cache;
@@ -110,7 +112,7 @@ pub trait CacheHost: Sized {
     fn cache_options(&self) -> &<Self::Cache as CachedPages>::Options;
 
     /// Where pages come from.
-    fn pages(&self) -> &PageAllocator;
+    fn pages(&self) -> &PageAllocator<Self::Pages>;
 
     /// Memory for descriptors, and their account.
     fn metadata(&self) -> &Metadata;

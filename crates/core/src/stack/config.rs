@@ -1,6 +1,7 @@
 //! The policies of a stack, as types.
 
 use super::cached_pages::CachedPages;
+use crate::pcp::PagePolicy;
 use crate::slab::SlabPolicy;
 use quarry_sys::percpu::PerCpu;
 
@@ -10,6 +11,8 @@ pub trait StackConfig: 'static {
     type PerCpu: PerCpu;
     /// How slab objects travel.
     type Slab: SlabPolicy<Self::PerCpu>;
+    /// How pages travel between CPUs and zones.
+    type Pages: PagePolicy;
     /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
     type Cache: CachedPages;
 }

@@ -74,7 +74,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let before = miss.missing();
         if self.cached_bytes() >= FRAME_BYTES {
-            inner.mappings.shrink_cache(inner.pages, miss.frames().max(least));
+            inner.mappings.shrink_cache(inner.pages.zones(), miss.frames().max(least));
         }
         if miss.missing() > 0 && inner.limits.barns() > 0 {
             inner.slab.relieve(&self.context());

@@ -34,7 +34,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let frames = (POOL_BYTES / FRAME_BYTES) as u32;
         let objects = inner.metadata.alloc(bytes, 64, MetadataKind::Other).ok();
-        let pool = inner.mappings.alloc(inner.pages, frames, PAGEBLOCK_BYTES);
+        let pool = inner.mappings.alloc(inner.pages.zones(), frames, PAGEBLOCK_BYTES);
         let (Some(objects), Some(pool)) = (objects, pool) else { return };
         self.large.mappings.note_allocated();
         let base = self.address(pool.pfn);

@@ -15,8 +15,8 @@ use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::profile::HeapProfile;
 use crate::slab::{
-    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
-    SlabPolicy, create_cache,
+    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
+    SlabSetup, create_cache,
 };
 use core::cell::UnsafeCell;
 use core::fmt::Write;
@@ -28,24 +28,22 @@ use quarry_sys::report::Line;
 
 /// The parts that need the operating system to be built.
 struct Built<C: StackConfig> {
-    pages: PageAllocator,
+    pages: PageAllocator<C::Pages>,
     metadata: Metadata,
-    declared_cpus: u32,
-    mechanisms: Mechanisms,
+    setup: SlabSetup,
     cache: <C::Cache as CachedPages>::Options,
     checks: CheckOptions,
 }
 
 /// Everything but the fast path.
 pub(super) struct Inner<'a, C: StackConfig> {
-    pub(super) pages: &'a PageAllocator,
+    pub(super) pages: &'a PageAllocator<C::Pages>,
     pub(super) metadata: &'a Metadata,
     pub(super) caches: &'a CacheTable,
     pub(super) limits: &'a CacheLimits,
     pub(super) slab: &'a C::Slab,
     pub(super) mappings: &'a Mappings,
-    declared_cpus: u32,
-    mechanisms: Mechanisms,
+    setup: &'a SlabSetup,
     pub(super) cache: &'a <C::Cache as CachedPages>::Options,
     pub(super) checks: CheckOptions,
 }
@@ -131,7 +129,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Panics
     /// Where the stack is ready already.
-    pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+    pub fn init(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
         self.init_with(os, options, &Default::default())
     }
 
@@ -145,7 +143,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn init_with(
         &self,
         os: &'static dyn Os,
-        options: &StackOptions,
+        options: &StackOptions<C::Pages>,
         cache: &<C::Cache as CachedPages>::Options,
     ) -> OsResult<()> {
         assert!(!self.is_ready(), "a stack is initialised once");
@@ -177,7 +175,7 @@ impl<C: StackConfig> Stack<C> {
     fn build(
         &self,
         os: &'static dyn Os,
-        options: &StackOptions,
+        options: &StackOptions<C::Pages>,
         cache: &<C::Cache as CachedPages>::Options,
     ) -> OsResult<()> {
         let slots = self.fast.percpu.area().slots();
@@ -187,12 +185,13 @@ impl<C: StackConfig> Stack<C> {
         if !options.bounds_footprint {
             self.footprint.unbound();
         }
-        let declared_cpus = options.pages.declared_cpus;
         let built = Built {
             pages,
             metadata,
-            declared_cpus,
-            mechanisms: options.mechanisms,
+            setup: SlabSetup {
+                declared_cpus: options.pages.declared_cpus,
+                mechanisms: options.mechanisms,
+            },
             cache: *cache,
             checks: options.checks,
         };
@@ -271,8 +270,7 @@ impl<C: StackConfig> Stack<C> {
             limits: &self.limits,
             slab: &self.slab,
             mappings: &self.mappings,
-            declared_cpus: built.declared_cpus,
-            mechanisms: built.mechanisms,
+            setup: &built.setup,
             cache: &built.cache,
             checks: built.checks,
         }
@@ -282,19 +280,19 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         SlabContext {
             percpu: &self.fast.percpu,
+            zones: inner.pages.zones(),
             pages: inner.pages,
             metadata: inner.metadata,
             caches: inner.caches,
             limits: inner.limits,
-            declared_cpus: inner.declared_cpus,
-            mechanisms: inner.mechanisms,
+            setup: inner.setup,
             emptied: Default::default(),
         }
     }
 
     /// The page allocator: zones and per-CPU page lists.
     #[inline]
-    pub fn pages(&self) -> &PageAllocator {
+    pub fn pages(&self) -> &PageAllocator<C::Pages> {
         self.inner().pages
     }
 

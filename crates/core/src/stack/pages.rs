@@ -36,7 +36,7 @@ impl PageFlags {
 
 impl<C: StackConfig> Stack<C> {
     fn page_request(&self, order: Order, flags: PageFlags) -> PageRequest {
-        let node = self.pages().node_of(self.fast.percpu.current());
+        let node = self.pages().zones().node_of(self.fast.percpu.current());
         let migratetype = MigrateType::Unmovable;
         PageRequest { order, migratetype, flags: flags.rights(order), node }
     }

@@ -28,9 +28,8 @@ use super::instance::Stack;
 use super::keeping::{Keeping, MOST_LOOKS};
 use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
-use crate::pcp::PageAllocator;
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
-use crate::zone::{Whole, Zone};
+use crate::zone::{Whole, Zone, Zones};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -143,11 +142,11 @@ pub struct Reclaimed {
 /// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and where there are none,
 /// smaller blocks.
 #[inline(never)]
-fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
-    let mut given = pages.zones().give_back_of(node, Whole::Dirty, bytes);
+fn purge_some(zones: &Zones, node: NodeId, bytes: usize) -> usize {
+    let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
     for smallest in [Order::PAGEBLOCK, Order::ZERO] {
         if given == 0 {
-            given = pages.purge(node, smallest, bytes);
+            given = zones.purge(node, smallest, bytes);
         }
     }
     given
@@ -215,7 +214,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     fn purge_free_here(&self) -> usize {
         let inner = self.inner();
-        let mut bytes = inner.mappings.release_cached(inner.pages);
+        let mut bytes = inner.mappings.release_cached(inner.pages.zones());
         for zone in inner.pages.zones().all() {
             let whole = inner.pages.zones().give_back_of(zone.node(), Whole::Dirty, usize::MAX);
             bytes += whole + inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
@@ -231,7 +230,7 @@ impl<C: StackConfig> Stack<C> {
         let pages = self.pages();
         // What the running task has a claim to has been freed as well.
         let before = self.used_beside_claims();
-        self.inner().mappings.release_cached(pages);
+        self.inner().mappings.release_cached(pages.zones());
         self.shrink_all();
         // A free pageblock of one node may be all that another node lacks.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
@@ -271,7 +270,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let unused_since = state.note_cached_extents(inner.mappings.cached_so_far());
         let cached = inner.mappings.cached_charged();
-        done.bytes += inner.mappings.release_unused_since(inner.pages, unused_since);
+        done.bytes += inner.mappings.release_unused_since(inner.pages.zones(), unused_since);
         state.keeping.gave_back(cached.saturating_sub(inner.mappings.cached_charged()));
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);
@@ -292,7 +291,9 @@ impl<C: StackConfig> Stack<C> {
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
             let bytes = match due {
                 0 => 0,
-                due => own_stack::run(|| purge_some(pages, zone.node(), due.min(PURGE_STEP_BYTES))),
+                due => own_stack::run(|| {
+                    purge_some(pages.zones(), zone.node(), due.min(PURGE_STEP_BYTES))
+                }),
             };
             if bytes > 0 {
                 state.note_purged(node, (bytes / FRAME_BYTES) as u32);

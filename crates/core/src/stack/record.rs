@@ -8,6 +8,7 @@ use super::large::LargeStats;
 use super::locks::LockKinds;
 use super::stats::{MemoryHeld, StackStats};
 use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
+use crate::pcp::PagePolicy;
 use crate::slab::{Cache, SlabPolicy, SlabStats};
 use crate::zone::ZoneStats;
 use quarry_record::{
@@ -91,7 +92,7 @@ impl<C: StackConfig> Stack<C> {
             lru: Name::new(lru),
             backend: Name::new(backend),
             flags,
-            cpus: self.context().declared_cpus,
+            cpus: self.context().setup.declared_cpus,
             slots_awake: stats.slots.awake as u32,
             nodes: self.pages().zones().all().count() as u32,
             frame_bytes: FRAME_BYTES as u32,

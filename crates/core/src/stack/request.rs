@@ -322,7 +322,7 @@ impl<C: StackConfig> Stack<C> {
             let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
             return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
-        let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
+        let mapping = inner.mappings.alloc(inner.pages.zones(), frames, align)?;
         self.large.mappings.note_allocated();
         self.sample_mapping(mapping.pfn, size, false);
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
@@ -429,7 +429,7 @@ impl<C: StackConfig> Stack<C> {
             Owner::Mapping(pfn) => {
                 self.profile.forget(self.record_of_mapping(pfn));
                 let inner = self.inner();
-                inner.mappings.free(inner.pages, pfn);
+                inner.mappings.free(inner.pages.zones(), pfn);
                 self.large.mappings.note_freed();
             }
         }

@@ -300,12 +300,12 @@ impl<C: StackConfig> Stack<C> {
     fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
         let inner = self.inner();
         let frames = frames_of(size)?;
-        let charged = inner.mappings.charged(inner.pages, pfn);
+        let charged = inner.mappings.charged(inner.pages.zones(), pfn);
         let record = self.record_of_mapping(pfn);
-        let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
+        let moved = inner.mappings.resize(inner.pages.zones(), pfn, frames)?;
         self.large.mappings.note_resized();
         self.resample_mapping(record, moved, size);
-        let more = inner.mappings.charged(inner.pages, moved).saturating_sub(charged);
+        let more = inner.mappings.charged(inner.pages.zones(), moved).saturating_sub(charged);
         if more > 0 {
             self.bound_footprint(more);
         }

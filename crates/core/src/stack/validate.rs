@@ -84,7 +84,7 @@ impl<C: StackConfig> Stack<C> {
                     }
                     Kind::MAPPING => {
                         census.mappings += 1;
-                        let charged = self.inner().mappings.charged(self.pages(), pfn);
+                        let charged = self.inner().mappings.charged(self.pages().zones(), pfn);
                         census.of_mappings += u64::from(charged);
                     }
                     kind if kind.is_cache() => census.of_cache[usize::from(kind.0)] += 1,
@@ -100,7 +100,8 @@ impl<C: StackConfig> Stack<C> {
         let is_mapping = |block: &HiddenBlock| block.is_mapping;
         if self.checks.hidden.lock().find(pfn.0).is_some_and(is_mapping) {
             census.mappings += 1;
-            census.of_mappings += u64::from(self.inner().mappings.charged(self.pages(), pfn));
+            census.of_mappings +=
+                u64::from(self.inner().mappings.charged(self.pages().zones(), pfn));
         } else {
             census.of_blocks += u64::from(self.frames().link(pfn));
         }

@@ -12,12 +12,14 @@ use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    MAX_NODES, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
+    Arena, Faults, FrameTable, Kind, MAX_NODES, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order,
+    OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::own_stack;
+use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The zones of all nodes with the memory that they divide and the budget that they share.
@@ -28,6 +30,9 @@ pub struct Zones {
     /// Row `n`: the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
+    node_of_slot: fn(SlotIndex) -> NodeId,
+    /// See [`ZoneConfig::populate`].
+    populate: bool,
 }
 
 /// The setup of the zones.
@@ -43,8 +48,12 @@ pub struct ZoneConfig {
     pub grow: bool,
     /// True if pageblocks of slabs may be huge pages.
     pub huge: bool,
+    /// True if [`Zones::populate`] brings frames into memory; otherwise plain faults do.
+    pub populate: bool,
     /// Number of nodes.
     pub nodes: u8,
+    /// The node of a slot.
+    pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// The distance of two nodes; only the order of the values counts.
     pub distance: fn(NodeId, NodeId) -> u32,
 }
@@ -68,6 +77,8 @@ impl Zones {
             })?,
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
+            node_of_slot: config.node_of_slot,
+            populate: config.populate,
         };
         if config.initial_frames > 0 {
             for zone in zones.all() {
@@ -87,6 +98,20 @@ impl Zones {
         &self.memory
     }
 
+    /// The pageblocks of the window.
+    #[inline]
+    #[must_use]
+    pub fn arena(&self) -> &Arena {
+        self.memory.arena()
+    }
+
+    /// The records of frames.
+    #[inline]
+    #[must_use]
+    pub fn frames(&self) -> &FrameTable {
+        self.memory.frames()
+    }
+
     /// The budget that zones and mappings share.
     #[inline]
     #[must_use]
@@ -99,6 +124,24 @@ impl Zones {
     #[must_use]
     pub fn zone(&self, node: NodeId) -> &Zone {
         self.zones.at(usize::from(node.0))
+    }
+
+    /// The node of a slot.
+    #[inline]
+    #[must_use]
+    pub fn node_of(&self, slot: SlotIndex) -> NodeId {
+        (self.node_of_slot)(slot)
+    }
+
+    /// How fresh memory of a frame's pageblock comes in.
+    #[must_use]
+    pub fn faults(&self, pfn: Pfn) -> Faults {
+        self.memory.pageblocks().of(pfn).faults()
+    }
+
+    /// Notes whether the frames of a kind are touched whole by whoever gets them, as a rule.
+    pub fn note_touched(&self, kind: Kind, whole: bool) {
+        self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
     /// Lets the pageblock of a frame, which the page cache has taken and fills, come in as a huge
@@ -235,7 +278,7 @@ impl Zones {
             return false;
         }
         let mut steps = zone.zone.steps.lock();
-        let arena = self.memory.arena();
+        let arena = self.arena();
         // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
@@ -295,10 +338,12 @@ impl Zones {
     }
 
     /// Brings frames of one pageblock that were just handed out into memory in one call: the whole
-    /// pageblock where it comes in as a huge page. Where the system refuses, plain faults do the
-    /// same.
+    /// pageblock where it comes in as a huge page. Where the system refuses, or the setup does,
+    /// plain faults do the same.
     pub(crate) fn populate(&self, first: Pfn, frames: u32) {
-        huge::populate(&self.memory, first, frames);
+        if self.populate {
+            huge::populate(&self.memory, first, frames);
+        }
     }
 
     /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does
@@ -330,7 +375,7 @@ impl Zones {
     /// Visits the locks of all zones and of the arena.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.all().for_each(|zone| zone.visit_locks(visit));
-        self.memory.arena().visit_locks(visit);
+        self.arena().visit_locks(visit);
     }
 
     /// Checks the equations of all zones: lists against counts, and counts against the states of

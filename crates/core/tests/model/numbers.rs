@@ -3,6 +3,7 @@
 use crate::explore;
 use crate::system::{Backing, TestOs};
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::{CacheParams, Sheaf};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::SteppedSlots;
@@ -14,6 +15,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = ();
 }
 

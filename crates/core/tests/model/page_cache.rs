@@ -11,6 +11,7 @@ use quarry_core::lru::{PageNo, State};
 use quarry_core::page_cache::{
     Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest, Slot,
 };
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::SteppedSlots;
@@ -23,6 +24,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = PageCaching;
 }
 

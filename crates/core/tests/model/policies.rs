@@ -6,6 +6,7 @@ use crate::system::{Backing, TestOs};
 use crate::{explore, explore_at_most, runs};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::slab::{LinuxSlab, Sheaf, Slam, Slqb};
 use quarry_core::stack::{Stack, StackConfig};
@@ -23,6 +24,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = SteppedSlots;
     type Slab = S;
+    type Pages = V6_18;
     type Cache = ();
 }
 

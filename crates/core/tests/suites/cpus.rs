@@ -3,6 +3,7 @@
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::CacheId;
 use quarry_core::slab::CacheParams;
 use quarry_core::slab::Sheaf;
@@ -163,6 +164,7 @@ struct Native;
 impl StackConfig for Native {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = ();
 }
 

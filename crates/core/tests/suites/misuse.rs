@@ -6,6 +6,7 @@ use crate::support::{
 };
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
@@ -254,6 +255,7 @@ struct NativeConfig;
 impl StackConfig for NativeConfig {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = ();
 }
 

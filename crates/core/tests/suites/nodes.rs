@@ -143,7 +143,7 @@ fn declared_nodes_ask_nothing_of_the_system() {
     let machine = Machine { bed, cache };
     for cpu in 0..16 {
         let objects = machine.alloc(cpu, 500);
-        let home = machine.bed.stack.pages().node_of(SlotIndex(cpu));
+        let home = machine.bed.stack.pages().zones().node_of(SlotIndex(cpu));
         assert_eq!(home, NodeId(cpu as u8 % 8));
         assert!(machine.bed.stack.pages().zones().zone(home).managed() > 0, "it has memory");
         machine.free((cpu + 5) % 16, objects);

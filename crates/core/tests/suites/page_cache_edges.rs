@@ -10,7 +10,7 @@ use quarry_core::page_cache::{
     self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
     ReadError, RekeyError,
 };
-use quarry_core::pcp::PageAllocator;
+use quarry_core::pcp::{PageAllocator, V6_18};
 use quarry_core::slab::{CacheId, Sheaf};
 use quarry_core::stack::Stack;
 use quarry_core::zone::{GroupId, GroupLimits, Groups};
@@ -101,7 +101,9 @@ impl NodeHost for Interrupted<'_> {
 }
 
 impl page_cache::Host for Interrupted<'_> {
-    fn pages(&self) -> &PageAllocator {
+    type Pages = V6_18;
+
+    fn pages(&self) -> &PageAllocator<V6_18> {
         page_cache::Host::pages(self.stack)
     }
 

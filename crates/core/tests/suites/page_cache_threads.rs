@@ -11,6 +11,7 @@ use quarry_core::page_cache::{
     Effort, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
     Slot, TruncationPolicy,
 };
+use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
@@ -29,6 +30,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Pages = V6_18;
     type Cache = PageCaching;
 }
 

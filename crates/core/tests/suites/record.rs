@@ -2,10 +2,11 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::cache::CachingStack;
+use quarry_core::cache::PageCaching;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::pcp::PAGE_POLICIES;
+use quarry_core::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
 use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slam, Slqb, Slub4_9};
-use quarry_core::stack::Section;
+use quarry_core::stack::{Section, StackConfig};
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
 };
@@ -21,7 +22,7 @@ impl Sink for Words {
 }
 
 /// The record of a stack, as a reader copies it.
-fn record<S: SlabPolicy<VirtualSlots> + 'static>(bed: &Bed<VirtualConfig<S>>) -> Vec<u8> {
+fn record<C: StackConfig>(bed: &Bed<C>) -> Vec<u8> {
     let mut words = Words(vec![0; RECORD_WORDS]);
     let about = About { quarry: Name::new("test"), flags: flags::IS_CHILD, ..About::default() };
     let owner = Owner { generation: 1, pid: 1 };
@@ -33,9 +34,9 @@ fn record<S: SlabPolicy<VirtualSlots> + 'static>(bed: &Bed<VirtualConfig<S>>) ->
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn check<S: SlabPolicy<VirtualSlots> + 'static>(options: &StackOptions) {
+fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(options: &StackOptions<P>) {
     let options = StackOptions { heap: true, ..*options };
-    let bed: Bed<VirtualConfig<S>> = Bed::new(Backing::Linux, 4096, 3, &options);
+    let bed: Bed<VirtualConfig<S, PageCaching, P>> = Bed::new(Backing::Linux, 4096, 3, &options);
     let sizes = [24, 24, 100, 700, 40 << 10, 100 << 10, 2 << 20];
     let held = sizes.map(|size| bed.stack.alloc(size).expect("there is memory"));
     let freed = bed.stack.alloc(24).expect("there is memory");
@@ -48,7 +49,7 @@ fn check<S: SlabPolicy<VirtualSlots> + 'static>(options: &StackOptions) {
     let about = snapshot.about();
     assert_eq!((about.quarry.as_str(), about.slab.as_str()), ("test", S::NAME));
     assert_eq!((about.backend.as_str(), about.flags), ("locked slots", flags::IS_CHILD));
-    assert_eq!(about.pages.as_str(), options.pages.pcp.name());
+    assert_eq!(about.pages.as_str(), options.pages.policy.name());
 
     let Memory { objects, blocks, mappings, parked, arena, used, free, .. } = snapshot.memory();
     let memory = &stats.memory;
@@ -89,21 +90,21 @@ fn check<S: SlabPolicy<VirtualSlots> + 'static>(options: &StackOptions) {
 #[test]
 fn every_slab_policy_fills_it() {
     let options = small();
-    check::<Sheaf>(&options);
-    check::<KernelSheaf>(&options);
-    check::<LinuxSlab>(&options);
-    check::<Slub4_9>(&options);
-    check::<Slqb>(&options);
-    check::<Slam>(&options);
+    check::<Sheaf, V6_18>(&options);
+    check::<KernelSheaf, V6_18>(&options);
+    check::<LinuxSlab, V6_18>(&options);
+    check::<Slub4_9, V6_18>(&options);
+    check::<Slqb, V6_18>(&options);
+    check::<Slam, V6_18>(&options);
 }
 
 #[test]
 fn it_names_the_page_policy() {
     for known in PAGE_POLICIES {
-        let mut options = small();
-        options.pages.pcp = known.policy;
+        let mut options = small::<Chosen>();
+        options.pages.policy = known.policy;
         assert_eq!(known.policy.name(), known.name);
-        check::<Sheaf>(&options);
+        check::<Sheaf, _>(&options);
     }
 }
 

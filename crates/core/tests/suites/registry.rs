@@ -3,7 +3,7 @@
 use quarry_core::cache::CachingOptions;
 use quarry_core::heap::options::OptionError;
 use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
-use quarry_core::pcp::{PAGE_POLICIES, PcpPolicy};
+use quarry_core::pcp::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
 use quarry_core::slab::{
     SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabPolicy, SlabVisitor, line_of, slab_names,
     slab_policy, with_slab_policy,
@@ -11,12 +11,17 @@ use quarry_core::slab::{
 use quarry_sys::percpu::VirtualSlots;
 use std::path::Path;
 
-/// Asserts that a policy is accepted by `option`, named in what the option says it accepts, and
-/// described by a page that names it.
-fn is_known(option: &str, name: &str, page: &str, about: &str) {
-    assert_eq!(CachingOptions::default().set(option, name), Ok(()), "{option}={name}");
-    let refused = CachingOptions::default().set(option, "no such policy");
+/// Returns what `option` says it accepts, after it has accepted `name`.
+fn accepted_by(option: &str, name: &str) -> &'static str {
+    let mut options = <CachingOptions>::default();
+    assert_eq!(options.set(option, name), Ok(()), "{option}={name}");
+    let refused = options.set(option, "no such policy");
     let Err(OptionError::BadValue { accepted }) = refused else { panic!("{refused:?}") };
+    accepted
+}
+
+/// Asserts that a policy is among those that are `accepted`, and described by a page that names it.
+fn is_known(accepted: &str, name: &str, page: &str, about: &str) {
     assert!(accepted.split([',', ' ']).any(|known| known == name), "{name} in {accepted}");
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies");
     let path = pages.join(format!("{page}.md"));
@@ -40,14 +45,15 @@ fn slab_policies_are_known_everywhere() {
         }
     }
     for (line, policy) in SLAB_POLICIES.iter().enumerate() {
-        is_known("SLAB", policy.name, policy.page, policy.about);
+        is_known(accepted_by("SLAB", policy.name), policy.name, policy.page, policy.about);
         assert_eq!(with_slab_policy(policy.name, Name), Some(policy.name));
         assert_eq!(line_of(policy.name), line);
     }
     assert_eq!(with_slab_policy("slob", Name), None);
     assert_eq!(slab_policy("slob"), None);
     for (alias, name) in SLAB_ALIASES {
-        is_known("SLAB", alias, slab_policy(alias).expect("an alias of a policy").page, alias);
+        let page = slab_policy(alias).expect("an alias of a policy").page;
+        is_known(accepted_by("SLAB", alias), alias, page, alias);
         assert_eq!(slab_policy(alias).map(|policy| policy.name), Some(*name));
         assert_eq!(with_slab_policy(alias, Name), Some(*name));
         assert_eq!(line_of(alias), line_of(name));
@@ -60,21 +66,21 @@ fn slab_policies_are_known_everywhere() {
 #[test]
 fn page_policies_are_known_everywhere() {
     for policy in PAGE_POLICIES {
-        is_known("PCP", policy.name, policy.page, policy.about);
-        assert_eq!(PcpPolicy::named(policy.name), Some(policy.policy));
+        is_known(PAGE_POLICY_NAMES, policy.name, policy.page, policy.about);
+        assert_eq!(Chosen::named(policy.name), Some(policy.policy));
     }
-    assert_eq!(PcpPolicy::named("v5"), None);
+    assert_eq!(Chosen::named("v5"), None);
 }
 
 #[test]
 fn lru_policies_are_known_everywhere() {
     for policy in LRU_POLICIES {
-        is_known("LRU", policy.name, policy.page, policy.about);
+        is_known(accepted_by("LRU", policy.name), policy.name, policy.page, policy.about);
         assert_eq!(LruPolicy::named(policy.name), Some(policy.policy));
         assert_eq!(policy.policy.name(), policy.name);
     }
     assert_eq!(LruPolicy::named("clock"), None);
-    let mut options = CachingOptions::default();
+    let mut options = <CachingOptions>::default();
     for size in ADD_BATCHES {
         assert_eq!(options.set("LRU_BATCH", &size.to_string()), Ok(()));
         assert_eq!(options.cache.lru, LruOptions { add_batch: size, ..LruOptions::default() });

@@ -5,6 +5,7 @@
 use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
 use quarry_core::slab::CacheId;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
@@ -56,11 +57,17 @@ const STEPS: usize = 8_000;
 const MOST_OBJECTS: usize = 300;
 const MOST_BYTES: usize = 6 << 20;
 
-struct Config<P, S>(PhantomData<(P, S)>);
+struct Config<P, S, L = V6_18>(PhantomData<(P, S, L)>);
 
-impl<P: PerCpu + 'static, S: SlabPolicy<P> + 'static> StackConfig for Config<P, S> {
+impl<P, S, L> StackConfig for Config<P, S, L>
+where
+    P: PerCpu + 'static,
+    S: SlabPolicy<P> + 'static,
+    L: PagePolicy,
+{
     type PerCpu = P;
     type Slab = S;
+    type Pages = L;
     type Cache = ();
 }
 
@@ -246,17 +253,33 @@ where
     P: PerCpu + 'static,
     S: SlabPolicy<P> + 'static,
 {
+    exchange_on::<Config<P, S>>(threads, unregistered, nodes, V6_18);
+}
+
+/// Every page policy serves the same traffic.
+#[test]
+fn objects_change_hands_on_every_page_policy() {
+    for known in PAGE_POLICIES {
+        exchange_on::<Config<NativeSlots, Sheaf, Chosen>>(4, 0, 2, known.policy);
+    }
+}
+
+fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, policy: C::Pages)
+where
+    C: StackConfig<Pages: Default>,
+{
     let seed = seed();
     let rounds = std::env::var("QUARRY_TEST_ROUNDS").map_or(1, |text| text.parse().unwrap());
     let mut options = small();
     options.heap = true;
+    options.pages.policy = policy;
     options.pages.reserve_bytes = 2 << 30;
     options.pages.nodes = nodes;
     if nodes > 1 {
         options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
     }
     let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
-    let bed = Bed::<Config<P, S>>::on(os, &options, |_| {}).expect("a system that fails nowhere");
+    let bed = Bed::<C>::on(os, &options, |_| {}).expect("a system that fails nowhere");
     let market = Market {
         stack: &bed.stack,
         mailboxes: (0..threads).map(|_| Mutex::default()).collect(),

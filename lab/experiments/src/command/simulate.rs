@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_cli::library::{self, LibraryError};
-use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::pcp::{Chosen, PAGE_POLICY_NAMES};
 use quarry_core::slab::{slab_names, slab_policy};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
@@ -135,9 +135,9 @@ fn check_names(args: &SimulateArgs) -> Result<()> {
             bail!(Usage(format!("--slab {slab}: no such policy; accepted: {accepted}")));
         }
     }
-    if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", &args.pages)
-    {
-        bail!(Usage(format!("--pages {}: no such policy; accepted: {accepted}", args.pages)));
+    if Chosen::named(&args.pages).is_none() {
+        let (pages, accepted) = (&args.pages, PAGE_POLICY_NAMES);
+        bail!(Usage(format!("--pages {pages}: no such policy; accepted: {accepted}")));
     }
     if !args.cpus.is_multiple_of(args.sockets) {
         let (cpus, sockets) = (args.cpus, args.sockets);

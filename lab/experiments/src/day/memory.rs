@@ -4,7 +4,7 @@ use crate::frames;
 use anyhow::{Context, Result, anyhow};
 use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
 use quarry_core::pcp::{
-    AllocFlags, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest, PcpPolicy,
+    AllocFlags, Chosen, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest,
 };
 use quarry_sys::percpu::SlotIndex;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl Block {
 
 /// The memory.
 pub(super) struct Memory {
-    pages: PageAllocator,
+    pages: PageAllocator<Chosen>,
     variant: Variant,
     nodes: u32,
     frames: u32,
@@ -90,15 +90,16 @@ impl Memory {
     /// # Errors
     /// A call that the operating system refuses, or a memory that has no two whole groups.
     pub(super) fn build(variant: &Variant, frames: u32) -> Result<Self> {
-        let known = PcpPolicy::named(&variant.lists);
-        let pcp = known.with_context(|| format!("no page policy is called {}", variant.lists))?;
+        let known = Chosen::named(&variant.lists);
+        let policy =
+            known.with_context(|| format!("no page policy is called {}", variant.lists))?;
         let nodes = if variant.contained { frames / GROUP_FRAMES } else { 1 };
         anyhow::ensure!(
             nodes >= 1 && frames.is_multiple_of(nodes) && (!variant.contained || nodes >= 2),
             "{frames} frames are not two or more groups of {GROUP_FRAMES}"
         );
         let mut config =
-            PageConfig { initial_frames: frames / nodes, ..frames::config(pcp, frames) };
+            PageConfig { initial_frames: frames / nodes, ..frames::config(policy, frames) };
         config.declare(Machine { cpus: nodes, frames, nodes: nodes as u8 });
         let pages = frames::allocator(&config, nodes)?;
         Ok(Self { pages, variant: variant.clone(), nodes, frames })

@@ -4,7 +4,7 @@ use super::Frames;
 use anyhow::{Result, anyhow};
 use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::pcp::{AllocFlags, PageAllocator, PageConfig, PageRequest, PcpPolicy};
+use quarry_core::pcp::{AllocFlags, Chosen, PageAllocator, PageConfig, PageRequest};
 use quarry_core::zone::{Ask, Block, Destination, ZoneConfig, Zones};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
@@ -23,7 +23,7 @@ pub(super) struct ZoneAlone {
 
 /// The page lists of a policy, as the library has them: one set for each task.
 pub(super) struct PageLists {
-    pages: PageAllocator,
+    pages: PageAllocator<Chosen>,
     base: u32,
 }
 
@@ -44,7 +44,9 @@ impl ZoneAlone {
             initial_frames: frames,
             grow: false,
             huge: false,
+            populate: false,
             nodes: 1,
+            node_of_slot: |_| NODE,
             distance: |_, _| 0,
         };
         let zones = Zones::build(&Linux, &config);
@@ -95,14 +97,14 @@ impl Frames for ZoneAlone {
 
 /// How a page allocator of `frames` frames is set up, all of them of one node and there from the
 /// start.
-pub(crate) fn config(pcp: PcpPolicy, frames: u32) -> PageConfig {
+pub(crate) fn config(policy: Chosen, frames: u32) -> PageConfig<Chosen> {
     PageConfig {
         reserve_bytes: reserved(frames),
         initial_frames: frames,
         grow: false,
         nodes: 1,
         node_of_slot: |_| NODE,
-        pcp,
+        policy,
         ..StackOptions::default().pages
     }
 }
@@ -111,7 +113,7 @@ pub(crate) fn config(pcp: PcpPolicy, frames: u32) -> PageConfig {
 ///
 /// # Errors
 /// A call that the operating system refuses.
-pub(crate) fn allocator(config: &PageConfig, slots: u32) -> Result<PageAllocator> {
+pub(crate) fn allocator(config: &PageConfig<Chosen>, slots: u32) -> Result<PageAllocator<Chosen>> {
     let pages = PageAllocator::build(&Linux, config, slots);
     pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))
 }
@@ -121,7 +123,7 @@ impl PageLists {
     ///
     /// # Errors
     /// A call that the operating system refuses.
-    pub(super) fn build(policy: PcpPolicy, frames: u32, tasks: u32) -> Result<Self> {
+    pub(super) fn build(policy: Chosen, frames: u32, tasks: u32) -> Result<Self> {
         let pages = allocator(&config(policy, frames), tasks)?;
         let base = first_frame(pages.zones());
         Ok(Self { pages, base })

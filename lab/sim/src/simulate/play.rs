@@ -8,7 +8,7 @@ use crate::simulation::{Placement, Simulation};
 use crate::task;
 use anyhow::{Context, Result, anyhow, bail};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::pcp::Machine as Declared;
+use quarry_core::pcp::{Chosen, Machine as Declared, PAGE_POLICY_NAMES};
 use quarry_core::slab::{SlabPolicy, SlabVisitor, with_slab_policy};
 use quarry_core::stack::{Request, Stack, StackConfig};
 use quarry_sys::lock::LockStats;
@@ -47,6 +47,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Pages = Chosen;
     type Cache = ();
 }
 
@@ -66,7 +67,7 @@ struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
 
 struct OnHeap<'a> {
     question: &'a Question,
-    options: StackOptions,
+    options: StackOptions<Chosen>,
     program: &'a Program,
     copies: usize,
 }
@@ -95,9 +96,9 @@ pub fn answer(question: &Question) -> Result<Answer> {
         frames: FRAMES_PER_CPU.saturating_mul(question.topology.cpus()),
         nodes: 1,
     });
-    options
-        .set("PCP", &question.pages)
-        .map_err(|error| anyhow!("--pages {}: {error:?}", question.pages))?;
+    options.pages.policy = Chosen::named(&question.pages).with_context(|| {
+        format!("--pages {}: no such policy; accepted: {PAGE_POLICY_NAMES}", question.pages)
+    })?;
     let on_heap = OnHeap { question, options, program: &program, copies };
     with_slab_policy(&question.slab, on_heap)
         .with_context(|| format!("there is no slab policy {}", question.slab))?

@@ -4,14 +4,14 @@
 use super::tuning::{GIB, drained, some_zones, surroundings, tuned};
 use super::*;
 use crate::frame::MigrateType::{Movable, Reclaimable, Unmovable};
-use crate::pcp::policy::{Policy, SizeInputs, Sizes};
+use crate::pcp::policy::{PagePolicy, SizeInputs, Sizes};
 use crate::zone::Mark;
 
 const V5_14: super::V5_14 = super::V5_14 { frees_high: false };
 const V5_18: super::V5_14 = super::V5_14 { frees_high: true };
 
 /// Sizes on a machine with 64 GiB and 32 CPUs.
-fn on_the_machine(policy: &impl Policy, nodes: u8) -> Sizes {
+fn on_the_machine(policy: &impl PagePolicy, nodes: u8) -> Sizes {
     policy.sizes(SizeInputs::declared(64 * GIB, nodes, 32))
 }
 
@@ -36,7 +36,7 @@ fn lists_of_a_declared_machine_have_room_for_its_bounds() {
     assert_eq!((fits(2048).single, fits(2048).small, fits(2048).huge), (4096, 1024, 64));
     let large = fits(65_536);
     assert_eq!((large.single, large.small, large.huge), (131_072, 32_768, 256));
-    let config = PageConfig { pcp: PcpPolicy::V6_7(V6_7), reserve_bytes: 512 << 20, ..TINY };
+    let config = PageConfig { policy: Chosen::V6_7(V6_7), reserve_bytes: 512 << 20, ..TINY };
     let mut config = PageConfig { initial_frames: 80 << 10, grow: false, ..config };
     config.declare(Machine { cpus: 32, frames: 64 * GIB, nodes: 1 });
     let pages = PageAllocator::build(fake_os(), &config, 1).expect("nothing is refused");
@@ -120,7 +120,7 @@ fn only_v5_18_lets_all_go_for_high_orders_behind_a_drain() {
 fn a_row_of_high_orders_is_shorter_in_6_7() {
     let pages = some_zones();
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
-    fn row(policy: &impl Policy, near: crate::pcp::policy::PolicyContext<'_>) -> (u32, u32) {
+    fn row(policy: &impl PagePolicy, near: crate::pcp::policy::PolicyContext<'_>) -> (u32, u32) {
         let mut tuning = Tuning { high: 2048, ..Tuning::default() };
         for frees in 1.. {
             tuning.count += 2;
@@ -140,8 +140,8 @@ fn a_row_of_high_orders_is_shorter_in_6_7() {
 
 #[test]
 fn drains_in_chunks_take_the_lock_once_for_each() {
-    let drains = |pcp| {
-        let config = PageConfig { initial_frames: 16 << 10, grow: false, pcp, ..TINY };
+    let drains = |policy| {
+        let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
         let config = PageConfig { reserve_bytes: 256 << 20, declared_cpus: 16, ..config };
         let pages = build(config, &RingSizes::default());
         let slot = SlotIndex(0);
@@ -151,8 +151,8 @@ fn drains_in_chunks_take_the_lock_once_for_each() {
         let counters = pages.pcp_counters(slot);
         (counters.drains, counters.drained_pages)
     };
-    let (one, pages) = drains(PcpPolicy::V6_7(V6_7));
-    let (chunks, same_pages) = drains(PcpPolicy::V6_18(V6_18));
+    let (one, pages) = drains(Chosen::V6_7(V6_7));
+    let (chunks, same_pages) = drains(Chosen::V6_18(V6_18));
     assert_eq!(pages, same_pages, "the same pages leave");
     assert!(chunks > one, "{chunks} critical sections, {one} in 6.7");
 }
@@ -169,7 +169,7 @@ fn order_9_has_three_lists_then_one_then_two() {
     assert_eq!(V5_14.list(Order::new(4), Movable), None);
 }
 
-fn walk<P: Policy>(policy: &P, blocks: &[u32], pages: u32, freed_to: usize) -> Vec<u8> {
+fn walk<P: PagePolicy>(policy: &P, blocks: &[u32], pages: u32, freed_to: usize) -> Vec<u8> {
     drained(policy.orders(), policy.walk(), blocks, pages, freed_to)
 }
 
@@ -188,8 +188,8 @@ fn drains_begin_with_movable_pages_up_to_5_17_but_for_2016() {
 }
 
 /// A zone of 64 MiB with lists that hold pages, and little else free.
-fn short_of_memory(pcp: PcpPolicy) -> PageAllocator {
-    let config = PageConfig { initial_frames: 16 << 10, grow: false, pcp, ..TINY };
+fn short_of_memory(policy: Chosen) -> PageAllocator<Chosen> {
+    let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..config }, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
     // Movable pages come first, so that their list has some when the rest has gone.
@@ -206,26 +206,26 @@ fn short_of_memory(pcp: PcpPolicy) -> PageAllocator {
 
 #[test]
 fn every_request_is_tested_under_the_policies_of_the_documents() {
-    let serves = |pcp| {
-        let pages = short_of_memory(pcp);
+    let serves = |policy| {
+        let pages = short_of_memory(policy);
         let ask = request(0, Movable).ask();
         let (slot, node) = (SlotIndex(0), NodeId(0));
-        assert!(pages.pcp_tuning(slot, node).count >= 12, "{pcp:?}: the list has pages");
+        assert!(pages.pcp_tuning(slot, node).count >= 12, "{policy:?}: the list has pages");
         let page = pages.pcps.alloc(&pages.zones, slot, node, &ask, Mark::Low);
         // A request of the slow path is served: it may go down to the min mark.
-        assert!(pages.alloc(slot, request(0, Movable)).is_some(), "{pcp:?}");
+        assert!(pages.alloc(slot, request(0, Movable)).is_some(), "{policy:?}");
         page.is_some()
     };
     for known in PAGE_POLICIES {
-        let is_ours = matches!(known.policy, PcpPolicy::V6_18(_) | PcpPolicy::V6_18Wide(_));
+        let is_ours = matches!(known.policy, Chosen::V6_18(_) | Chosen::V6_18Wide(_));
         assert_eq!(serves(known.policy), is_ours, "{}", known.name);
     }
 }
 
 #[test]
 fn a_zone_below_its_high_mark_is_noted_at_the_request_or_at_the_refill() {
-    let noted = |pcp| {
-        let config = PageConfig { initial_frames: 16 << 10, grow: false, pcp, ..TINY };
+    let noted = |policy| {
+        let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
         let pages = build(config, &RingSizes::default());
         let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
         let high = |_| zone.watermark_ok(Order::ZERO, Mark::High, AllocFlags::default());
@@ -237,15 +237,15 @@ fn a_zone_below_its_high_mark_is_noted_at_the_request_or_at_the_refill() {
         pages.alloc(slot, request(0, Movable)).expect("listed");
         zone.is_below_high()
     };
-    assert!(noted(PcpPolicy::V6_7(V6_7)));
-    assert!(!noted(PcpPolicy::V6_18(V6_18)));
+    assert!(noted(Chosen::V6_7(V6_7)));
+    assert!(!noted(Chosen::V6_18(V6_18)));
 }
 
 #[test]
 fn high_order_atomic_requests_refill_lists_but_not_from_the_reserve() {
     for known in PAGE_POLICIES.iter().filter(|known| known.page != "order0") {
         let config = PageConfig { reserve_bytes: 512 << 20, grow: false, ..TINY };
-        let config = PageConfig { initial_frames: 64 << 10, pcp: known.policy, ..config };
+        let config = PageConfig { initial_frames: 64 << 10, policy: known.policy, ..config };
         let pages = build(config, &RingSizes::default());
         let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
         let flags = AllocFlags { high_atomic: true, min_reserve: true, non_block: true };

@@ -12,11 +12,11 @@ use std::sync::Barrier;
 const SLOT: SlotIndex = SlotIndex(0);
 const HERE: NodeId = NodeId(0);
 
-fn taken(pages: &PageAllocator, count: u32) -> Pfn {
+fn taken(pages: &PageAllocator<Chosen>, count: u32) -> Pfn {
     pages.alloc_exact(SLOT, count, Movable, Order::ZERO).expect("64 MiB do").pfn
 }
 
-fn acquisitions(pages: &PageAllocator) -> u64 {
+fn acquisitions(pages: &PageAllocator<Chosen>) -> u64 {
     pages.zones().zone(HERE).lock_stats().acquisitions
 }
 
@@ -97,7 +97,7 @@ fn nothing_is_listed_where_memory_is_short_or_no_delay_is_wanted() {
     let limited = PageConfig { limit_frames: 1000, ..TINY };
     let pages = build(limited, &RingSizes::default());
     let (first, second) = (taken(&pages, 200), taken(&pages, 200));
-    assert!(pages.charge(590));
+    assert!(pages.zones().budget().charge_mapping(590));
     assert!(!pages.free_listed(SLOT, first, 200), "10 frames are left of the limit");
     pages.free_exact(SLOT, first, 200);
     assert_eq!(pages.zones().budget().used(), 790);

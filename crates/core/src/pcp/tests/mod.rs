@@ -17,22 +17,26 @@ use quarry_sys::percpu::SlotIndex;
 use std::collections::BTreeMap;
 
 /// 64 MiB of address space, one growing node, all else as in the default stack.
-pub(crate) const TINY: PageConfig = PageConfig {
-    reserve_bytes: 64 << 20,
-    limit_frames: u32::MAX,
-    initial_frames: 0,
-    grow: true,
-    nodes: 1,
-    node_of_slot: |_| NodeId(0),
-    declared_cpus: 2,
-    declared_frames: 0,
-    cache_slice_bytes: CACHE_SLICE_BYTES,
-    faults: FaultPolicy { populate: true, huge: true },
-    pcp: PcpPolicy::V6_18(V6_18),
-    for_comparison: false,
-    lists_extents: true,
-    free_list: FreeListPolicy::OneSection,
-};
+pub(super) const fn tiny<P>(policy: P) -> PageConfig<P> {
+    PageConfig {
+        reserve_bytes: 64 << 20,
+        limit_frames: u32::MAX,
+        initial_frames: 0,
+        grow: true,
+        nodes: 1,
+        node_of_slot: |_| NodeId(0),
+        declared_cpus: 2,
+        declared_frames: 0,
+        cache_slice_bytes: CACHE_SLICE_BYTES,
+        faults: FaultPolicy { populate: true, huge: true },
+        policy,
+        lists_extents: true,
+        free_list: FreeListPolicy::OneSection,
+    }
+}
+
+/// The same, for tests that change the policy.
+pub(crate) const TINY: PageConfig<Chosen> = tiny(Chosen::V6_18(V6_18));
 
 /// The policy of document 000.
 pub(super) const HIGHMARK: V2016 = V2016 { raises_high: true };
@@ -44,7 +48,7 @@ pub(super) fn fake_os() -> &'static FakeOs {
     Box::leak(Box::new(FakeOs::new(4096)))
 }
 
-pub(super) fn build(config: PageConfig, rings: &RingSizes) -> PageAllocator {
+pub(super) fn build<P: PagePolicy>(config: PageConfig<P>, rings: &RingSizes) -> PageAllocator<P> {
     let distance = |one: NodeId, other: NodeId| one.0.abs_diff(other.0).into();
     PageAllocator::build_with(fake_os(), &config, 4, distance, rings)
         .expect("the fake OS refuses nothing")
@@ -60,14 +64,14 @@ pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
 }
 
 /// What a caller owns: blocks that do not overlap, each frame of which it writes to.
-pub(super) struct Owner<'a> {
-    pages: &'a PageAllocator,
+pub(super) struct Owner<'a, P = Chosen> {
+    pages: &'a PageAllocator<P>,
     /// First frame -> number of frames.
     owned: BTreeMap<u32, u32>,
 }
 
-impl<'a> Owner<'a> {
-    pub(super) fn new(pages: &'a PageAllocator) -> Self {
+impl<'a, P: PagePolicy> Owner<'a, P> {
+    pub(super) fn new(pages: &'a PageAllocator<P>) -> Self {
         Self { pages, owned: BTreeMap::new() }
     }
 
@@ -104,7 +108,7 @@ impl<'a> Owner<'a> {
 
 /// Writes the first word of a frame and returns what it was.
 #[expect(unsafe_code, reason = "only a look at the memory itself shows whether it is zero")]
-pub(super) fn first_word(pages: &PageAllocator, pfn: Pfn, value: u64) -> u64 {
+pub(super) fn first_word<P: PagePolicy>(pages: &PageAllocator<P>, pfn: Pfn, value: u64) -> u64 {
     let address = pages.arena().address(pfn).cast::<u64>();
     // SAFETY: the fake OS maps the whole arena writable, frames are aligned, and the caller owns
     // this one.
@@ -166,15 +170,15 @@ fn the_rest_of_an_exact_request_keeps_its_zeros_and_costs_no_zone_lock() {
 fn mappings_and_pages_share_one_limit() {
     let pages = build(PageConfig { limit_frames: 1000, ..TINY }, &RingSizes::default());
     let slot = SlotIndex(0);
-    assert!(pages.charge(900));
-    assert!(!pages.charge(101));
+    assert!(pages.zones().budget().charge_mapping(900));
+    assert!(!pages.zones().budget().charge_mapping(101));
     let mut taken = Vec::new();
     while let Some(page) = pages.alloc(slot, request(0, MigrateType::Unmovable)) {
         taken.push(page.pfn);
     }
     assert_eq!(taken.len(), 100, "what a slot hoards is taken back before a request fails");
     assert_eq!(pages.validate(), Ok(()));
-    pages.uncharge(900);
+    pages.zones().budget().uncharge_mapping(900);
     assert!(pages.alloc(slot, request(3, MigrateType::Unmovable)).is_some());
     assert_eq!(pages.validate(), Ok(()));
 }

@@ -7,11 +7,11 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Arc;
 
 /// One slot for all threads, batches of two, rings that overflow.
-fn small() -> PageAllocator {
+fn small() -> PageAllocator<Chosen> {
     let config = PageConfig {
         initial_frames: 32,
         grow: false,
-        pcp: PcpPolicy::Order0(Order0 { batch: 2, high: 3 }),
+        policy: Chosen::Order0(Order0 { batch: 2, high: 3 }),
         ..TINY
     };
     PageAllocator::build_with(

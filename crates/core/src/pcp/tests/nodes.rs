@@ -69,7 +69,7 @@ fn the_reserve_serves_those_with_rights_and_high_orders_refill_it() {
         reserve_bytes: 512 << 20,
         initial_frames: 64 << 10,
         grow: false,
-        pcp: PcpPolicy::Order0(Order0 { batch: 1, high: 1 }),
+        policy: Chosen::Order0(Order0 { batch: 1, high: 1 }),
         ..TINY
     };
     let pages = build(config, &RingSizes::default());
@@ -122,7 +122,7 @@ fn declared_nodes_share_a_machine_that_has_fewer() {
     let inputs = config.size_inputs();
     assert_eq!((inputs.managed, inputs.cpus), (1 << 22, 4), "a quarter of 64 GiB, 4 CPUs of 16");
     let pages = build(config, &RingSizes::default());
-    let nodes = [0, 1, 2, 3].map(|slot| pages.node_of(SlotIndex(slot)));
+    let nodes = [0, 1, 2, 3].map(|slot| pages.zones().node_of(SlotIndex(slot)));
     assert_eq!(nodes, [0, 1, 2, 3].map(NodeId), "slots are dealt to nodes in turn");
     for node in nodes {
         let asked = PageRequest { node, ..request(0, Movable) };

@@ -5,7 +5,7 @@ use crate::frame::MigrateType::{Movable, Unmovable};
 use crate::frame::{Memory, NodeId};
 use crate::pcp::drain::Drain;
 use crate::pcp::lists::Lists;
-use crate::pcp::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
+use crate::pcp::policy::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes};
 use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
 use crate::pcp::tests::HIGHMARK;
 use crate::pcp::v6_18::V6_18;
@@ -14,7 +14,7 @@ use crate::zone::Zone;
 
 pub(super) const GIB: u32 = 1 << 18;
 
-pub(super) fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
+pub(super) fn sizes(policy: &impl PagePolicy, managed: u32, cpus: u32) -> Sizes {
     policy.sizes(SizeInputs::of(managed, false, 1, cpus))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
     PolicyContext { sizes: tuned(63, 252, high_max), zone }
 }
 
-pub(super) fn some_zones() -> PageAllocator {
+pub(super) fn some_zones() -> PageAllocator<Chosen> {
     build(PageConfig { initial_frames: 4096, grow: false, ..TINY }, &RingSizes::default())
 }
 
@@ -231,7 +231,7 @@ fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
 
 #[test]
 fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
-    let config = PageConfig { pcp: PcpPolicy::Order0(Order0 { batch: 4, high: 1000 }), ..TINY };
+    let config = PageConfig { policy: Chosen::Order0(Order0 { batch: 4, high: 1000 }), ..TINY };
     let pages = build(config, &RingSizes::default());
     let slot = SlotIndex(0);
     let alloc = || pages.alloc(slot, request(0, Unmovable)).unwrap().pfn;
@@ -243,8 +243,8 @@ fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
 }
 
 /// What an order costs at the zone under each policy: refills for 256 blocks.
-fn refills(pcp: PcpPolicy, order: u8) -> (u64, u64) {
-    let config = PageConfig { pcp, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
+fn refills(policy: Chosen, order: u8) -> (u64, u64) {
+    let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
     let pages = build(config, &RingSizes::default());
     for _ in 0..256 {
         pages.alloc(SlotIndex(0), request(order, Movable)).unwrap();
@@ -255,14 +255,14 @@ fn refills(pcp: PcpPolicy, order: u8) -> (u64, u64) {
 
 #[test]
 fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
-    let vanilla = PcpPolicy::Order0(Order0 { batch: 31, high: 186 });
+    let vanilla = Chosen::Order0(Order0 { batch: 31, high: 186 });
     assert_eq!(refills(vanilla, 0), (256_u64.div_ceil(31), 0));
     assert_eq!(refills(vanilla, 1), (0, 256), "vanilla: every block of order 1 takes the lock");
-    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 1), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 3), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 4), (0, 256));
-    assert_eq!(refills(PcpPolicy::V6_18(V6_18), 3), (256_u64.div_ceil(7), 0));
-    assert_eq!(refills(PcpPolicy::V6_18(V6_18), 0), (3, 0), "63 + 126 + 252 blocks");
+    assert_eq!(refills(Chosen::V2016(HIGHMARK), 1), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(Chosen::V2016(HIGHMARK), 3), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(Chosen::V2016(HIGHMARK), 4), (0, 256));
+    assert_eq!(refills(Chosen::V6_18(V6_18), 3), (256_u64.div_ceil(7), 0));
+    assert_eq!(refills(Chosen::V6_18(V6_18), 0), (3, 0), "63 + 126 + 252 blocks");
 }
 
 /// Document 000: "The high watermark for per-cpu pages is increased to reduce the probability that
@@ -270,8 +270,8 @@ fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
 #[test]
 fn a_raised_mark_keeps_a_refill_from_being_drained_by_the_next_free() {
     let drains = |raises_high| {
-        let pcp = PcpPolicy::V2016(V2016 { raises_high });
-        let config = PageConfig { pcp, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
+        let policy = Chosen::V2016(V2016 { raises_high });
+        let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
         let pages = build(config, &RingSizes::default());
         let block = pages.alloc(SlotIndex(0), request(3, Movable)).unwrap().pfn;
         pages.free(SlotIndex(0), block, Order::new(3));

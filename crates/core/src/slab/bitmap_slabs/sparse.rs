@@ -37,7 +37,7 @@ fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
 
 /// Bytes of the pages that can go back.
 fn page_bytes<P: PerCpu>(context: &SlabContext<'_, P>) -> usize {
-    context.pages.arena().os().page_size().max(FRAME_BYTES)
+    context.zones.arena().os().page_size().max(FRAME_BYTES)
 }
 
 /// A slab and those of its pages that go back.
@@ -130,7 +130,7 @@ impl Slab<'_> {
             let first = pages.trailing_zeros();
             let count = (pages >> first).trailing_ones();
             let frames = self.pfn.plus(first * page_frames);
-            bytes += self.pages.zones().purge_owned(frames, count * page_frames);
+            bytes += self.zones.purge_owned(frames, count * page_frames);
             pages &= !((u64::MAX >> (64 - count)) << first);
         }
         bytes
@@ -168,7 +168,7 @@ impl BitmapSlabs {
     ) -> Option<Occupancy> {
         let lists = self.lists.lock();
         let pfn = context.slab_of(cache, object);
-        if context.pages.frames().kind(pfn) != cache.id().kind() {
+        if context.zones.frames().kind(pfn) != cache.id().kind() {
             return None;
         }
         let slab = Slab::at(context, cache, pfn);

@@ -91,12 +91,12 @@ impl<P: Arrays> SlabCache<'_, P> {
         }
         let fills_pages = cache.stride() <= FRAME_BYTES;
         if page.zeroed && fills_pages && cache.order() > Order::ZERO {
-            context.pages.populate(slab, cache.order().frames());
+            context.zones.populate(slab, cache.order().frames());
         }
         // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
-        unsafe { cache.construct(context.pages.arena().address(slab)) };
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.slabs().at(slab).start();
-        context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         Some(slab)
     }
 }

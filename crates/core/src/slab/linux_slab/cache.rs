@@ -43,7 +43,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         let slot = self.context.percpu.current();
         let node = match self.tables.nodes() {
             1 => NodeId(0),
-            _ => self.context.pages.node_of(slot),
+            _ => self.context.zones.node_of(slot),
         };
         (slot, node)
     }
@@ -60,7 +60,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 
     /// The node that a slab's memory belongs to.
     pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.pages.zones().memory().pageblocks();
+        let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
@@ -167,6 +167,6 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 /// The sizes of a cache's arrays in a stack.
 pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
     let most = context.percpu.area().capacity(cache.id().array());
-    let tuning = Tuning::of(cache.stride(), context.declared_cpus, most);
-    Tuning { shared: if context.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
+    let tuning = Tuning::of(cache.stride(), context.setup.declared_cpus, most);
+    Tuning { shared: if context.setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
 }

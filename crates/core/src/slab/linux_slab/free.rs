@@ -93,7 +93,7 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// stack without alien arrays, to its slab.
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
-        let Some(aliens) = aliens.filter(|_| self.context.mechanisms.alien) else {
+        let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
             return self.with_lists(home, |lists, emptied| {
                 lists.free_block(self.slabs(), &[object], emptied);
                 lists.counts.free_slow += 1;

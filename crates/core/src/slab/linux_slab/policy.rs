@@ -117,7 +117,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         let tuning = tuning(context, cache);
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
-        let cpus = context.declared_cpus.div_ceil(nodes as u32);
+        let cpus = context.setup.declared_cpus.div_ceil(nodes as u32);
         let free_limit = tuning.free_limit(cpus, cache.objects());
         for node in tables.node_ids() {
             let mut lists = tables.node(cache.id(), node).lists.lock();

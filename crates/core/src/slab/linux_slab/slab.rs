@@ -16,11 +16,11 @@
 use super::estimate::{INDEX_BYTES, is_off_slab};
 use super::records::{Records, SlabLinks};
 use crate::frame::Pfn;
-use crate::pcp::PageAllocator;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::misuse::{not_in_use, overwritten};
 use crate::slab::table::CacheTable;
+use crate::zone::Zones;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -37,7 +37,7 @@ const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 /// What is needed to read the slabs of one cache.
 #[derive(Clone, Copy)]
 pub(super) struct Slabs<'a> {
-    pages: &'a PageAllocator,
+    zones: &'a Zones,
     caches: &'a CacheTable,
     cache: &'a Cache,
     records: &'a Records,
@@ -49,7 +49,7 @@ impl<'a> Slabs<'a> {
         cache: &'a Cache,
         records: &'a Records,
     ) -> Self {
-        Self { pages: context.pages, caches: context.caches, cache, records }
+        Self { zones: context.zones, caches: context.caches, cache, records }
     }
 
     pub(super) fn cache(&self) -> &'a Cache {
@@ -57,21 +57,21 @@ impl<'a> Slabs<'a> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.pages.frames(), records: self.records }
+        SlabLinks { frames: self.zones.frames(), records: self.records }
     }
 
     /// The slab that begins at `pfn`.
     pub(super) fn at(&self, pfn: Pfn) -> Slab<'a> {
-        Slab { slabs: *self, pfn, address: self.pages.arena().address(pfn) }
+        Slab { slabs: *self, pfn, address: self.zones.arena().address(pfn) }
     }
 
     /// The slab that an object lies in. Aborts where there is none any more: the object was parked
     /// twice.
     pub(super) fn of(&self, object: Object) -> Slab<'a> {
-        let base = self.pages.arena().base().as_ptr() as usize;
+        let base = self.zones.arena().base().as_ptr() as usize;
         let frame = (object.as_ptr() as usize - base) >> crate::frame::FRAME_SHIFT;
         let slab = Pfn(frame as u32).align_down(self.cache.order());
-        if self.pages.frames().kind(slab) != self.cache.id().kind() {
+        if self.zones.frames().kind(slab) != self.cache.id().kind() {
             not_in_use(self.cache, object);
         }
         self.at(slab)
@@ -138,9 +138,9 @@ impl Slab<'_> {
     /// [`sealed_index`](Self::sealed_index), or the end of the process.
     fn demand_index(&self, object: u32) -> u16 {
         let Some(number) = self.sealed_index(object) else {
-            let Slabs { pages, caches, cache, .. } = self.slabs;
+            let Slabs { zones, caches, cache, .. } = self.slabs;
             let index = core::ptr::NonNull::from(self.index(object)).cast();
-            overwritten(cache, pages, caches, self.pfn, index);
+            overwritten(cache, zones, caches, self.pfn, index);
         };
         number
     }

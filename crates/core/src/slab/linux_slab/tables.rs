@@ -40,9 +40,9 @@ pub(super) struct Tables {
 impl Tables {
     /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
-        let (os, frames) = (context.pages.arena().os(), context.pages.arena().frames() as usize);
+        let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
-        let nodes = context.pages.zones().all().count();
+        let nodes = context.zones.all().count();
         let aliens = match nodes {
             1 => None,
             _ => Some(OsArray::zeroed(os, MAX_CACHES * nodes * nodes)?),

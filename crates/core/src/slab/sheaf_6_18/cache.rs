@@ -82,7 +82,7 @@ impl SheafCache {
     ) -> OsResult<()> {
         let (area, array) = (context.percpu.area(), cache.id().array());
         self.cpus.build(context.metadata, area.slots() as usize)?;
-        self.barns.build(context.metadata, context.pages.zones().all().count())?;
+        self.barns.build(context.metadata, context.zones.all().count())?;
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(cache, capacity)?;
@@ -171,7 +171,7 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     fn node(&self) -> NodeId {
-        self.context.pages.node_of(self.context.percpu.current())
+        self.context.zones.node_of(self.context.percpu.current())
     }
 
     /// Returns whether the stack has several nodes: then every free looks at its object's.

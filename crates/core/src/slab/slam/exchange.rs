@@ -161,7 +161,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     /// hold together; else the objects go to the barn.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
-        let is_enough = limits.barns() > CacheLimits::barns_most(self.context.pages);
+        let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
         if is_enough || !self.push(&cpu.stock, objects) {
             self.sheaf.put_away(self.context, self.cache, objects);
         }

@@ -63,7 +63,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 /// The only mode that a cache may have, where there is one. Bundles overwrite the object that heads
 /// them, so objects that a constructor has made stay in arrays.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
-    if cache.has_constructor() { Some(SlamMode::Array) } else { context.mechanisms.slam_mode }
+    if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }
 
 impl Slam {

@@ -117,7 +117,7 @@ impl Slam {
     /// Under pressure stocks give until they and the barns hold no more than they may, or have
     /// given 2 MiB: those of all caches and CPUs, in turn.
     pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
-        let bound = CacheLimits::barns_pressed(context.pages);
+        let bound = CacheLimits::barns_pressed(context.zones);
         if context.limits.barns() > bound
             && let Some(tables) = self.tables()
         {

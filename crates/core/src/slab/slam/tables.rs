@@ -88,7 +88,7 @@ pub(super) struct Tables {
 impl Tables {
     /// Reserves the arrays for a stack, and counts those that are not of one cache.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
-        let (os, slots) = (context.pages.arena().os(), context.percpu.area().slots() as usize);
+        let (os, slots) = (context.zones.arena().os(), context.percpu.area().slots() as usize);
         let tables = Self {
             cells: OsArray::zeroed(os, MAX_CACHES * slots)?,
             used: OsArray::zeroed(os, slots)?,

@@ -12,7 +12,7 @@ use quarry_sys::percpu::{Arrays, Object};
 impl<P: Arrays> SlamCache<'_, P> {
     /// Returns whether `object` is one of the cache's.
     fn is_object(&self, object: Object) -> bool {
-        let (arena, frames) = (self.context.pages.arena(), self.context.pages.frames());
+        let (arena, frames) = (self.context.zones.arena(), self.context.zones.frames());
         let Some(frame) = arena.pfn(object.as_ptr()) else { return false };
         let offset = object.as_ptr() as usize - arena.base().as_ptr() as usize;
         let in_slab = offset & (self.cache.order().bytes() - 1);

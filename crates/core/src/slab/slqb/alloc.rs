@@ -87,7 +87,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// Takes an object of a node's list, the slot's node first: nodes have lists of slabs that a
     /// CPU of another node has asked for when its own had no memory.
     fn take_from_nodes(&self, slot: SlotIndex) -> Option<Object> {
-        let own = self.context.pages.node_of(slot);
+        let own = self.context.zones.node_of(slot);
         let others = (0..self.tables.nodes() as u8).map(NodeId).filter(|node| *node != own);
         let all = (self.tables.nodes() > 0).then_some(own).into_iter().chain(others);
         all.map(|node| self.tables.of_node(node)).find_map(|list| self.take_from_node(list))
@@ -121,7 +121,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// memory is of another node, that node's. All its objects are free and linked.
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, ListId)> {
         let (context, cache) = (self.context, self.cache);
-        let node = context.pages.node_of(slot);
+        let node = context.zones.node_of(slot);
         let request = PageRequest {
             order: cache.order(),
             migratetype: MigrateType::Unmovable,
@@ -136,14 +136,14 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
         if page.zeroed && cache.order() > Order::ZERO {
             // Linking touches every page at once.
-            context.pages.populate(slab, cache.order().frames());
+            context.zones.populate(slab, cache.order().frames());
         }
         let to = match self.node_of(slab) {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
         // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
-        unsafe { cache.construct(context.pages.arena().address(slab)) };
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
         let mut behind = None;
         for number in (0..cache.objects()).rev() {
             let object = self.object(slab, number);
@@ -152,7 +152,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             behind = Some(object);
         }
         self.word(slab).set(SlabState { list: to, inuse: 0, head: Some(0) });
-        context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.list(to).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         Some((slab, to))
     }

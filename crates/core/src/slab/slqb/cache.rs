@@ -56,7 +56,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.context.pages.frames(), slabs: &self.tables.slabs }
+        SlabLinks { frames: self.context.zones.frames(), slabs: &self.tables.slabs }
     }
 
     /// One of the cache's lists.
@@ -71,7 +71,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
 
     /// The number of the node that a slab's memory belongs to.
     pub(super) fn node_of(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.pages.zones().memory().pageblocks();
+        let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
@@ -89,14 +89,14 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     /// Object `number` of a slab.
     pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
         debug_assert!(number < self.cache.objects());
-        let address = self.context.pages.arena().address(slab);
+        let address = self.context.zones.arena().address(slab);
         // SAFETY: `slab` is a slab of this cache, and words hold numbers of its objects.
         unsafe { self.cache.object_at(address, number) }
     }
 
     /// The number of the object that starts at an address of a slab, if one does.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> Option<u32> {
-        let address = self.context.pages.arena().address(slab).as_ptr() as usize;
+        let address = self.context.zones.arena().address(slab).as_ptr() as usize;
         let offset = (object.as_ptr() as usize).wrapping_sub(address);
         (offset < self.cache.order().bytes()).then(|| self.cache.object_number(offset)).flatten()
     }
@@ -122,9 +122,9 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
 
     /// Returns whether an object of this cache starts there.
     fn is_object(&self, address: Object) -> bool {
-        let pages = self.context.pages;
-        let Some(pfn) = pages.arena().pfn(address.as_ptr()) else { return false };
-        pages.frames().kind(pfn) == self.cache.id().kind()
+        let zones = self.context.zones;
+        let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
+        zones.frames().kind(pfn) == self.cache.id().kind()
             && self.number(pfn.align_down(self.cache.order()), address).is_some()
     }
 

@@ -51,7 +51,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// Returns whether an object is of another node than the slot.
     fn is_foreign(&self, slot: SlotIndex, object: Object) -> bool {
         self.tables.nodes() > 0
-            && self.node_of(self.slab_of(object)) != self.context.pages.node_of(slot)
+            && self.node_of(self.slab_of(object)) != self.context.zones.node_of(slot)
     }
 
     /// Gives the cell of `slot` its bound, unless it has one. On a machine with several nodes the
@@ -287,7 +287,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             while filled < pages.len()
                 && let Some(slab) = chain.pop(self.links())
             {
-                context.pages.frames().set_kind(slab, order.frames(), Kind::NONE);
+                context.zones.frames().set_kind(slab, order.frames(), Kind::NONE);
                 pages[filled] = (slab, order);
                 filled += 1;
             }

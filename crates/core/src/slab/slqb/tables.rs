@@ -45,9 +45,9 @@ pub(super) struct Tables {
 impl Tables {
     /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
-        let (os, frames) = (context.pages.arena().os(), context.pages.arena().frames() as usize);
+        let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
-        let nodes = match context.pages.zones().all().count() {
+        let nodes = match context.zones.all().count() {
             1 => 0,
             several => several,
         };

@@ -104,7 +104,7 @@ where
                 return Some((slab, self.taken(slab, chain)));
             }
         }
-        let local = self.context.pages.node_of(slot);
+        let local = self.context.zones.node_of(slot);
         let own = self.tables.node(self.cache.id(), local);
         E::Word::take_partial(self, slot, own, 0, misses)
             .or_else(|| self.take_remote(slot, own, self.min_partial(), misses))
@@ -139,7 +139,7 @@ where
             order: cache.order(),
             migratetype: MigrateType::Unmovable,
             flags: AllocFlags::default(),
-            node: context.pages.node_of(slot),
+            node: context.zones.node_of(slot),
         };
         let page = context.pages.alloc(slot, request)?;
         let slab = page.pfn;
@@ -149,12 +149,12 @@ where
         }
         if page.zeroed && cache.order() > Order::ZERO {
             // Linking touches every page at once.
-            context.pages.populate(slab, cache.order().frames());
+            context.zones.populate(slab, cache.order().frames());
         }
         // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
-        unsafe { cache.construct(context.pages.arena().address(slab)) };
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.word(slab).start(self.tag(), cache.objects());
-        context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         let objects = (0..cache.objects()).map(|number| self.object(slab, number));
         // SAFETY: the slab is new: all its objects are free, and only we know them.

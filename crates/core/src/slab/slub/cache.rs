@@ -51,7 +51,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
 
     /// True if the slabs that a free finds full wait on the CPU's partial list.
     pub(super) fn parks(&self) -> bool {
-        E::CPU_PARTIAL && self.context.mechanisms.cpu_partial
+        E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
     }
 
     /// Slabs that a node wants on its list.
@@ -70,7 +70,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
         SlabLinks {
-            frames: self.context.pages.frames(),
+            frames: self.context.zones.frames(),
             previous: self.tables.words.second_links(),
         }
     }
@@ -83,7 +83,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
     /// been given back meanwhile, even to the window: then any node will do.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.pages.zones().memory().pageblocks();
+        let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
@@ -98,7 +98,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         let (context, order) = (self.context, self.cache.order());
         self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
         self.word(slab).end();
-        context.pages.frames().set_kind(slab, order.frames(), Kind::NONE);
+        context.zones.frames().set_kind(slab, order.frames(), Kind::NONE);
         context.pages.free(context.percpu.current(), slab, order);
     }
 
@@ -117,14 +117,14 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     /// Object `number` of a slab.
     pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
         debug_assert!(number < self.cache.objects());
-        let address = self.context.pages.arena().address(slab);
+        let address = self.context.zones.arena().address(slab);
         // SAFETY: `slab` is a slab of this cache, and packed words hold numbers of its objects.
         unsafe { self.cache.object_at(address, number) }
     }
 
     /// The number of an object of a slab; aborts where none starts there.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
-        let address = self.context.pages.arena().address(slab);
+        let address = self.context.zones.arena().address(slab);
         let offset = object.as_ptr() as usize - address.as_ptr() as usize;
         self.cache.object_number(offset).unwrap_or_else(|| {
             fatal(format_args!(
@@ -172,11 +172,11 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
 
     /// Returns whether an object of this cache starts there.
     fn is_object(&self, address: Object) -> bool {
-        let pages = self.context.pages;
-        let Some(pfn) = pages.arena().pfn(address.as_ptr()) else { return false };
+        let zones = self.context.zones;
+        let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
         let slab = pfn.align_down(self.cache.order());
-        let offset = address.as_ptr() as usize - pages.arena().address(slab).as_ptr() as usize;
-        pages.frames().kind(pfn) == self.cache.id().kind()
+        let offset = address.as_ptr() as usize - zones.arena().address(slab).as_ptr() as usize;
+        zones.frames().kind(pfn) == self.cache.id().kind()
             && self.cache.object_number(offset).is_some()
     }
 

@@ -20,7 +20,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
         let mut held = lock(of, slab, misses);
         // It may have been given back since the guard was read, and be another cache's by now.
-        let is_own = of.context.pages.frames().kind(slab) == of.cache.id().kind();
+        let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         let state = held.state(of.cache.objects());
         if !is_own || !state.frozen {
             return None;
@@ -80,7 +80,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
         let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
         let mut held = lock(of, slab, misses);
         let old = held.state(of.cache.objects());
-        let is_own = of.context.pages.frames().kind(slab) == of.cache.id().kind();
+        let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         if !is_own || old.contradicts(chain) {
             drop(held);
             not_in_use(of.cache, head);

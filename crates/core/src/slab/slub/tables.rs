@@ -75,9 +75,9 @@ pub(super) struct Tables<W> {
 impl<W: SlabWord> Tables<W> {
     /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: Lists>(context: &SlabContext<'_, P>) -> OsResult<Self> {
-        let (os, frames) = (context.pages.arena().os(), context.pages.arena().frames() as usize);
+        let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
-        let nodes = context.pages.zones().all().count();
+        let nodes = context.zones.all().count();
         Ok(Self {
             words: Records::reserve(os, frames)?,
             nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,

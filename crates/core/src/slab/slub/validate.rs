@@ -105,12 +105,12 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
 
     /// Returns whether both records name the slab as the cache's.
     fn is_own(&self, slab: Pfn) -> bool {
-        let kind = self.context.pages.frames().kind(slab);
+        let kind = self.context.zones.frames().kind(slab);
         kind == self.cache.id().kind() && self.word(slab).agrees(self.tag())
     }
 
     fn is_object_of(&self, slab: Pfn, object: Object) -> bool {
-        let address = self.context.pages.arena().address(slab).as_ptr() as usize;
+        let address = self.context.zones.arena().address(slab).as_ptr() as usize;
         let offset = (object.as_ptr() as usize).wrapping_sub(address);
         offset < self.cache.order().bytes() && self.cache.object_number(offset).is_some()
     }

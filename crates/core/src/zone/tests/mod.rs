@@ -22,6 +22,8 @@ pub(super) const FIXED: ZoneConfig = ZoneConfig {
     grow: false,
     huge: true,
     nodes: 1,
+    node_of_slot: |_| NodeId(0),
+    populate: true,
     distance: |one, other| one.0.abs_diff(other.0).into(),
 };
 

@@ -4,6 +4,7 @@ use super::{Backing, TestOs};
 use quarry_core::cache::PageCaching;
 use quarry_core::checks::CheckOptions;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::pcp::{PagePolicy, V6_18};
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{CachedPages, Stack, StackConfig};
 use quarry_sys::os::OsResult;
@@ -11,12 +12,18 @@ use quarry_sys::percpu::VirtualSlots;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Virtual CPUs under a slab policy, beside a cache.
-pub(crate) struct VirtualConfig<S, K = PageCaching>(PhantomData<(S, K)>);
+/// Virtual CPUs under a slab policy, beside a cache, and a page policy.
+pub(crate) struct VirtualConfig<S, K = PageCaching, P = V6_18>(PhantomData<(S, K, P)>);
 
-impl<S: SlabPolicy<VirtualSlots> + 'static, K: CachedPages> StackConfig for VirtualConfig<S, K> {
+impl<S, K, P> StackConfig for VirtualConfig<S, K, P>
+where
+    S: SlabPolicy<VirtualSlots> + 'static,
+    K: CachedPages,
+    P: PagePolicy,
+{
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Pages = P;
     type Cache = K;
 }
 
@@ -47,7 +54,7 @@ pub(crate) fn declare(percpu: &VirtualSlots, slots: u32) {
 }
 
 /// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
-pub(crate) fn small() -> StackOptions {
+pub(crate) fn small<P: Default>() -> StackOptions<P> {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
     options.pages.declared_cpus = 4;
@@ -66,7 +73,7 @@ impl<C: StackConfig> Bed<C> {
     /// A stack on an existing system.
     pub(crate) fn on(
         os: &'static TestOs,
-        options: &StackOptions,
+        options: &StackOptions<C::Pages>,
         declare: impl FnOnce(&C::PerCpu),
     ) -> OsResult<Self> {
         Self::on_with(os, options, &Default::default(), declare)
@@ -75,7 +82,7 @@ impl<C: StackConfig> Bed<C> {
     /// The same with choices of the cache.
     pub(crate) fn on_with(
         os: &'static TestOs,
-        options: &StackOptions,
+        options: &StackOptions<C::Pages>,
         cache: &<C::Cache as CachedPages>::Options,
         declare: impl FnOnce(&C::PerCpu),
     ) -> OsResult<Self> {
@@ -99,13 +106,18 @@ impl<C: StackConfig> Bed<C> {
     }
 }
 
-impl<S: SlabPolicy<VirtualSlots> + 'static, K: CachedPages> Bed<VirtualConfig<S, K>> {
+impl<S, K, P> Bed<VirtualConfig<S, K, P>>
+where
+    S: SlabPolicy<VirtualSlots> + 'static,
+    K: CachedPages,
+    P: PagePolicy,
+{
     /// A stack with `slots` virtual CPUs.
     pub(crate) fn new(
         backing: Backing,
         page_size: usize,
         slots: u32,
-        options: &StackOptions,
+        options: &StackOptions<P>,
     ) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
         Self::on(os, options, |percpu| declare(percpu, slots))
@@ -115,7 +127,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static, K: CachedPages> Bed<VirtualConfig<S,
     /// A stack that is not initialised yet, with `slots` virtual CPUs.
     pub(crate) fn cold(backing: Backing, page_size: usize, slots: u32) -> Self {
         let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
-        let stack = Box::new(Stack::<VirtualConfig<S, K>>::new());
+        let stack = Box::new(Stack::<VirtualConfig<S, K, P>>::new());
         declare(stack.percpu(), slots);
         Self { stack, os }
     }

@@ -84,7 +84,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
         match what {
             Reclaim::All => {
-                let mut zones = context.pages.zones().all();
+                let mut zones = context.zones.all();
                 assert!(zones.all(|zone| zone.is_reclaim_active()), "page lists keep less now");
                 context.caches.iter().for_each(|cache| self.trim(context, cache));
             }

@@ -1,13 +1,13 @@
 //! A machine with the policy, without a stack around it: virtual CPUs and a fake system.
 
 use crate::frame::{Metadata, NodeId};
-use crate::pcp::{FaultPolicy, FreeListPolicy, PageAllocator, PageConfig, PcpPolicy};
+use crate::pcp::{FaultPolicy, FreeListPolicy, PageAllocator, PageConfig, V6_7};
 use crate::slab::linux_slab::LinuxSlab;
 use crate::slab::linux_slab::cache::SlabCache;
 use crate::slab::linux_slab::node::Lists;
 use crate::slab::{
     Cache, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, Reclaim, SlabContext,
-    SlabPolicy, SlabStats, create_cache,
+    SlabPolicy, SlabSetup, SlabStats, create_cache,
 };
 use core::cell::Cell;
 use quarry_sys::os::FakeOs;
@@ -27,13 +27,12 @@ pub(super) fn on_cpu(cpu: u32) {
 /// A machine with the policy: CPUs 0 and 1 of node 0, CPUs 2 and 3 of node 1, and so on.
 pub(super) struct Machine {
     pub(super) percpu: Box<VirtualSlots>,
-    pub(super) pages: PageAllocator,
+    pub(super) pages: PageAllocator<V6_7>,
     pub(super) metadata: Metadata,
     pub(super) caches: Box<CacheTable>,
     pub(super) limits: CacheLimits,
     pub(super) policy: Box<LinuxSlab>,
-    pub(super) cpus: u32,
-    pub(super) mechanisms: Mechanisms,
+    pub(super) setup: SlabSetup,
 }
 
 impl Machine {
@@ -63,8 +62,7 @@ impl Machine {
             declared_frames: 0,
             cache_slice_bytes: 2 << 20,
             faults: FaultPolicy { populate: false, huge: false },
-            pcp: PcpPolicy::named("v6.7").expect("a page policy"),
-            for_comparison: false,
+            policy: V6_7,
             lists_extents: true,
             free_list: FreeListPolicy::OneSection,
         };
@@ -75,20 +73,22 @@ impl Machine {
             caches: Box::new(CacheTable::new()),
             limits: CacheLimits::new(),
             policy: Box::new(<LinuxSlab as SlabPolicy<VirtualSlots>>::NEW),
-            cpus,
-            mechanisms: Mechanisms::without(mechanisms).expect("names of mechanisms"),
+            setup: SlabSetup {
+                declared_cpus: cpus,
+                mechanisms: Mechanisms::without(mechanisms).expect("names of mechanisms"),
+            },
         }
     }
 
     pub(super) fn context(&self) -> SlabContext<'_, VirtualSlots> {
         SlabContext {
             percpu: &self.percpu,
+            zones: self.pages.zones(),
             pages: &self.pages,
             metadata: &self.metadata,
             caches: &self.caches,
             limits: &self.limits,
-            declared_cpus: self.cpus,
-            mechanisms: self.mechanisms,
+            setup: &self.setup,
             emptied: Default::default(),
         }
     }

@@ -1,10 +1,11 @@
 //! The policy on a fake system, without a stack around it.
 
 use crate::frame::Metadata;
-use crate::pcp::{PageAllocator, PageConfig};
+use crate::pcp::{Chosen, PageAllocator, PageConfig};
 use crate::slab::cache::{Cache, CacheId};
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::context::SlabContext;
+use crate::slab::context::SlabSetup;
 use crate::slab::mechanisms::Mechanisms;
 use crate::slab::params::{CacheOptions, CacheParams};
 use crate::slab::policy::{SlabPolicy, create_cache};
@@ -28,7 +29,7 @@ pub(super) fn on_cpu(cpu: u32) {
 
 pub(super) struct Bed<P: Lists = VirtualSlots> {
     percpu: Box<P>,
-    pages: PageAllocator,
+    pages: PageAllocator<Chosen>,
     metadata: Metadata,
     caches: CacheTable,
     limits: CacheLimits,
@@ -39,7 +40,7 @@ pub(super) struct Bed<P: Lists = VirtualSlots> {
 
 impl Bed {
     /// A cache of objects of `size` bytes on 4 virtual CPUs.
-    pub(super) fn new(size: usize, config: &PageConfig) -> Self {
+    pub(super) fn new(size: usize, config: &PageConfig<Chosen>) -> Self {
         on_cpu(0);
         Self::with(size, config, |percpu: &VirtualSlots| percpu.choice().declare(4, || CPU.get()))
     }
@@ -59,7 +60,7 @@ impl Bed {
 
 impl<P: Lists> Bed<P> {
     /// A cache of objects of `size` bytes on slots that `declare` sets up.
-    pub(super) fn with(size: usize, config: &PageConfig, declare: impl FnOnce(&P)) -> Self {
+    pub(super) fn with(size: usize, config: &PageConfig<Chosen>, declare: impl FnOnce(&P)) -> Self {
         let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(4096)));
         let percpu = Box::new(P::INERT);
         declare(&percpu);
@@ -85,12 +86,12 @@ impl<P: Lists> Bed<P> {
     pub(super) fn context(&self) -> SlabContext<'_, P> {
         SlabContext {
             percpu: &self.percpu,
+            zones: self.pages.zones(),
             pages: &self.pages,
             metadata: &self.metadata,
             caches: &self.caches,
             limits: &self.limits,
-            declared_cpus: 4,
-            mechanisms: Mechanisms::ALL,
+            setup: &SlabSetup { declared_cpus: 4, mechanisms: Mechanisms::ALL },
             emptied: Default::default(),
         }
     }

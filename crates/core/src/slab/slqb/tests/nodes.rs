@@ -2,11 +2,11 @@
 
 use super::bed::{Bed, on_cpu};
 use crate::frame::NodeId;
-use crate::pcp::PageConfig;
 use crate::pcp::tests::TINY;
+use crate::pcp::{Chosen, PageConfig};
 use quarry_sys::percpu::SlotIndex;
 
-fn two_nodes() -> PageConfig {
+fn two_nodes() -> PageConfig<Chosen> {
     let node_of_slot = |slot: SlotIndex| NodeId(slot.0 as u8 / 2);
     PageConfig { nodes: 2, node_of_slot, ..TINY }
 }
