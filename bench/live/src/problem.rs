@@ -42,7 +42,7 @@ pub enum Problem {
         /// The process.
         process: Who,
     },
-    /// The library is in it, and has made no page.
+    /// The library is in it, and has made no page so far.
     NoPage {
         /// The process.
         process: Who,
@@ -122,7 +122,7 @@ impl Problem {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::NoRecord { .. } | Self::Silent { .. } => true,
+            Self::NoPage { .. } | Self::NoRecord { .. } | Self::Silent { .. } => true,
             Self::Record { error, .. } => {
                 !matches!(error, RecordError::OtherVersion { .. } | RecordError::Malformed)
             }
@@ -157,12 +157,13 @@ impl fmt::Display for Problem {
             Self::NoQuarry { process } => write!(
                 out,
                 "{process} does not run on Quarry: start it by `quarry run -- COMMAND`, or link \
-                 the crate quarry"
+                 the crate quarry (a small program that has it shows nothing in its first 25 ms)"
             ),
             Self::NoPage { process } => write!(
                 out,
-                "{process} has Quarry loaded and publishes nothing: QUARRY_DISABLE=1 or \
-                 QUARRY_RECORD=0 is set, it has not allocated yet, or the system refused the memory"
+                "{process} has Quarry loaded and publishes nothing: it is small and has asked for \
+                 little since its first 25 ms (QUARRY_RECORD=live shows it all the time), \
+                 QUARRY_DISABLE=1 or QUARRY_RECORD=0 is set, or the system refused the memory"
             ),
             Self::Closed { process } => write!(
                 out,

@@ -31,8 +31,14 @@ struct Shown {
 }
 
 impl Shown {
+    /// One that has its page from the start on, unless the environment says otherwise.
     fn new(environment: &[(&str, &str)]) -> Self {
-        Self::in_folder(environment, &scratch())
+        Self::in_folder(&[&[("QUARRY_RECORD", "1")], environment].concat(), &scratch())
+    }
+
+    /// One that makes its page when it has something to show.
+    fn on_demand() -> Self {
+        Self::in_folder(&[], &scratch())
     }
 
     fn in_folder(environment: &[(&str, &str)], folder: &Path) -> Self {
@@ -354,6 +360,48 @@ fn a_reader_keeps_what_a_dead_process_has_published() {
     }
 }
 
+/// A process that has hardly begun has nothing to show. (A machine so slow that its first
+/// publication is due by then gives it a page.)
+#[test]
+fn a_page_is_made_with_the_first_publication() {
+    let mut shown = Shown::on_demand();
+    if let Some(page) = Page::of(shown.pid()) {
+        assert_eq!(page.owners(), [shown.pid()], "its first publication was due");
+    }
+    shown.has_done("work");
+    assert_eq!(shown.page().owners(), [shown.pid()]);
+    let mut shown = Shown::on_demand();
+    shown.has_done("grow");
+    assert_eq!(shown.page().owners(), [shown.pid()], "a heap of 4 MiB does not wait");
+}
+
+#[test]
+fn a_child_makes_a_page_of_its_own_where_its_parent_has_none() {
+    let mut shown = Shown::on_demand();
+    shown.tell("fork 1");
+    let child = child_of(&shown.answer());
+    let page = Page::of(child).expect("the child has published");
+    let record = page.record(child);
+    let is_child = parsed(&record).about().flags & flags::IS_CHILD != 0;
+    if Page::of(shown.pid()).is_none() {
+        assert!(!is_child, "it has made the page");
+        assert_eq!(page.owners(), [child]);
+        shown.has_done("work");
+        assert_eq!(shown.page().owners(), [shown.pid()], "each has its own");
+    }
+    end(&[child]);
+}
+
+/// The filter ends the process for making a page. One that is in force by then forbids it.
+#[test]
+fn no_page_is_made_under_a_filter() {
+    let mut shown = Shown::on_demand();
+    let had_page = Page::of(shown.pid()).is_some();
+    shown.has_done("filter");
+    shown.has_done("grow");
+    assert_eq!(Page::of(shown.pid()).is_some(), had_page);
+}
+
 #[test]
 fn who_wants_no_page_has_none() {
     for setting in [("QUARRY_RECORD", "0"), ("QUARRY_SANDBOX", "1")] {
@@ -382,7 +430,7 @@ fn a_core_file_has_it() {
         return skipped(&format!("core files go elsewhere: {}", pattern.trim()));
     }
     let folder = scratch();
-    let mut shown = Shown::in_folder(&[], &folder);
+    let mut shown = Shown::in_folder(&[("QUARRY_RECORD", "1")], &folder);
     shown.has_done("work");
     let pid = shown.pid();
     let answer = shown.ask("core");

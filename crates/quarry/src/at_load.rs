@@ -9,14 +9,14 @@ use crate::{process, record, signal, statistics};
 /// This is the best moment for it: constructors run under the loader's lock, which the first
 /// allocation could only wait for, with unknown locks of the program held.
 ///
-/// The settings are read here, too: the user of a program that never allocates is told that it
-/// did not, and learns at the start if they cannot be written. The statistics page is made while
-/// no filter of system calls is in force yet. A process that is to be seen live publishes at once.
+/// The settings are read here, too: the user of a program that never allocates is told that it did
+/// not, and learns at the start if statistics cannot be written. A process that is to be seen live
+/// publishes at once.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();
     statistics::register();
-    record::make();
+    record::begin();
     if let Some(number) = settings.signal {
         signal::install(number);
     }

@@ -1,23 +1,27 @@
 //! What the process shows of itself to others: its statistics page.
 //!
-//! The page is made when the program or object that Quarry is in is loaded: before filters of
-//! system calls, and before the program closes descriptors that it does not know. From then on
-//! Quarry uses the mapping only. The number of the descriptor is the program's, which may close it
-//! or put something else there.
+//! The page is made with the first publication, so that a process that ends before does not pay for
+//! it: a memfd costs the start and the end of a process 13 us. A filter of system calls that the
+//! program has put up by then may end the process for making one. So the page is made only where a
+//! file shows that there is none: threads of the program open files at times as it is. Where a
+//! filter is in force from the start on, as in a container, that says nothing of later ones, and
+//! the page is made when the program or object that Quarry is in is loaded; so is one that
+//! `QUARRY_RECORD` asks for. From then on Quarry uses the mapping only. The number of the
+//! descriptor is the program's, which may close it or put something else there.
 //!
 //! Publications come at the end of slow paths that allocate, from the background thread, and at
-//! exit where somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow
-//! path publishes nothing, and readers print how old its record is. With `QUARRY_RECORD=live` the
-//! background thread is there from the start, also in the child of a fork, and publishes all the
-//! time. Otherwise a process publishes for the first time [`FIRST_NS`] after its first slow path,
-//! so that one that ends before does not pay for it. A process that makes no slow path does not
-//! even read the clock: the pages of the C library and the kernel that this takes are two page
-//! faults.
+//! exit where `QUARRY_RECORD` asks for it; at most one in [`INTERVAL_NS`]. The first one comes
+//! [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
+//! [`GROWN_FRAMES`]. A process that makes no slow path publishes nothing, and readers print how old
+//! its record is. It does not even read the clock: the pages of the C library and the kernel that
+//! this takes are two page faults. With `QUARRY_RECORD=live` the background thread is there from
+//! the start, also in the child of a fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready};
-use crate::settings::{Settings, Wish, settings};
+use crate::settings::{Wish, settings};
 use crate::{gate, profile, statistics, watcher};
 use core::ptr::null_mut;
+use quarry_core::frame::FRAME_BYTES;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::errno::KeepErrno;
@@ -25,6 +29,7 @@ use quarry_sys::memfd::map_sealed;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
+use quarry_sys::seccomp;
 
 /// From one publication to the next: 100 ms, of which one takes some ten thousandths.
 const INTERVAL_NS: u64 = 100_000_000;
@@ -32,13 +37,20 @@ const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 /// From the first slow path of a process to its first publication: 25 ms, more than `bash -c :` and
 /// `python3 -c pass` take.
 const FIRST_NS: u64 = 25_000_000;
+/// Frames in use from which on a process that has no page yet does not wait for that: 4 MiB.
+const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
+/// The least descriptor of a page that is made later: by then a program may have closed all that it
+/// does not know, and count on the lowest numbers for its own.
+const LATE_DESCRIPTOR: i32 = 100;
 /// The time of the next publication in a process that has made no slow path: due at the first one,
 /// which puts it off.
 const AT_FIRST: u64 = 1;
-/// The time of the next publication where there is no page.
+/// The time of the next publication where there is no page, and will be none.
 const NEVER: u64 = u64::MAX;
 
 static PUBLISHER: Publisher = Publisher::new();
+/// True until the page is made with the first publication.
+static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// When the next publication is due, on the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
 /// The process, as `getpid` said at its start. A child of `vfork` shares the memory of its parent,
@@ -59,29 +71,57 @@ pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut
 // with Quarry inside. Each means its own.
 core::arch::global_asm!(".protected quarry_record");
 
-/// Makes the page. Called once, when the object is loaded. Where the system refuses it, the process
-/// has none. A watcher that waits for it gets its descriptor.
-pub(crate) fn make() {
-    let Settings { record: wish, watcher, .. } = settings();
-    if *wish == Wish::None {
+/// Makes the page, or leaves that to the first publication. Called once, when the object is loaded.
+pub(crate) fn begin() {
+    let wish = settings().record;
+    if wish == Wish::None {
         return;
     }
     let _errno = KeepErrno::new();
-    let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, LEAST_DESCRIPTOR) else { return };
-    if !watcher.as_bytes().is_empty() {
-        watcher::tell(watcher.as_bytes(), number);
+    note_pid();
+    if wish == Wish::OnDemand && !seccomp::may_be_filtered() {
+        IS_AWAITED.store(true, Relaxed);
+    } else if !make(LEAST_DESCRIPTOR) {
+        return;
+    }
+    IS_LIVE.store(wish == Wish::Live, Relaxed);
+    let is_at_once = matches!(wish, Wish::UntilExit | Wish::Live);
+    NEXT_NS.store(if is_at_once { 0 } else { AT_FIRST }, Relaxed);
+    if wish == Wish::UntilExit {
+        // SAFETY: the object that the function is in is never unloaded.
+        unsafe { libc::atexit(publish_at_exit) };
+    }
+}
+
+/// Makes the page, with a descriptor of at least this number; false where the system refuses it. A
+/// watcher that waits for it gets the descriptor.
+fn make(least_descriptor: i32) -> bool {
+    let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, least_descriptor) else {
+        return false;
+    };
+    let watcher = settings().watcher.as_bytes();
+    if !watcher.is_empty() {
+        watcher::tell(watcher, number);
     }
     let page = memory.as_ptr().cast::<RecordPage>();
     // SAFETY: a fresh mapping, all zero, that is never unmapped. Its size is sealed. Other
     // processes that inherit it write it through the same code.
     unsafe { PUBLISHER.open(page) };
     quarry_record.store(page, Relaxed);
-    IS_LIVE.store(*wish == Wish::Live, Relaxed);
-    note_pid();
-    NEXT_NS.store(if *wish == Wish::Page { AT_FIRST } else { 0 }, Relaxed);
-    if *wish == Wish::UntilExit {
-        // SAFETY: the object that the function is in is never unloaded.
-        unsafe { libc::atexit(publish_at_exit) };
+    true
+}
+
+/// Makes the page if it is still to be made, and may be. A fork waits for it.
+fn make_if_awaited() {
+    let _inside = gate::enter();
+    // The memory of a child of `vfork` is its parent's, and the descriptor would be its own.
+    if pid() == PID.load(Relaxed)
+        && IS_AWAITED.swap(false, Relaxed)
+        && seccomp::is_unfiltered()
+        && make(LATE_DESCRIPTOR)
+    {
+        // In place of what a thread may have stored that has found no page meanwhile.
+        NEXT_NS.store(coarse_ns() + INTERVAL_NS, Relaxed);
     }
 }
 
@@ -92,10 +132,14 @@ pub(crate) fn wish() {
     NEXT_NS.store(0, Relaxed);
 }
 
-fn note_pid() {
+fn pid() -> u32 {
     // The function `getpid` lies on a page of the C library that a start does not use otherwise.
     // SAFETY: getpid has no preconditions.
-    PID.store(unsafe { libc::syscall(libc::SYS_getpid) } as u32, Relaxed);
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+fn note_pid() {
+    PID.store(pid(), Relaxed);
 }
 
 /// Returns whether the background thread is to publish all the time. Not before the object is
@@ -120,18 +164,28 @@ pub(crate) fn note_background(is_there: bool) {
 #[inline]
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);
-    if next != NEVER && coarse_ns() >= next {
-        if next == AT_FIRST {
-            // Not in place of a wish that has come meanwhile.
-            let first_ns = coarse_ns() + FIRST_NS;
-            let _ = NEXT_NS.compare_exchange(next, first_ns, Relaxed, Relaxed);
-        } else {
-            publish();
-        }
+    if next != NEVER {
+        publish_from(next);
     }
 }
 
-/// Publishes. Keeps `errno`; makes system calls for a stack only.
+/// Publishes if that is due at `next`, or because the heap has grown.
+#[inline(never)]
+fn publish_from(next: u64) {
+    if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {
+        publish();
+    } else if next == AT_FIRST {
+        // Not in place of a wish that has come meanwhile.
+        let _ = NEXT_NS.compare_exchange(next, coarse_ns() + FIRST_NS, Relaxed, Relaxed);
+    }
+}
+
+/// Returns whether the heap has grown before there is a page. O(1).
+fn is_grown_unseen() -> bool {
+    IS_AWAITED.load(Relaxed) && STACK.pages().zones().budget().used() >= GROWN_FRAMES
+}
+
+/// Publishes. Keeps `errno`; makes system calls for a stack only, and once for the page.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
@@ -141,9 +195,14 @@ pub(crate) fn publish() {
 
 #[inline(never)]
 fn publish_here() {
-    let now = coarse_ns();
+    let (now, due) = (coarse_ns(), NEXT_NS.load(Relaxed));
+    if IS_AWAITED.load(Relaxed) {
+        make_if_awaited();
+    }
     let has_page = PUBLISHER.page().is_some();
-    NEXT_NS.store(if has_page { now + INTERVAL_NS } else { NEVER }, Relaxed);
+    let next = if has_page || IS_AWAITED.load(Relaxed) { now + INTERVAL_NS } else { NEVER };
+    // Not in place of a wish that has come meanwhile, nor of what the maker of the page has stored.
+    let _ = NEXT_NS.compare_exchange(due, next, Relaxed, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
     }

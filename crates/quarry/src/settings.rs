@@ -46,7 +46,9 @@ pub(crate) struct Settings {
 pub(crate) enum Wish {
     /// None.
     None,
-    /// One.
+    /// One, as soon as there is something to show.
+    OnDemand,
+    /// One, from the start on.
     Page,
     /// One, to which the process also publishes at its start and at its exit.
     UntilExit,
@@ -67,7 +69,7 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
     background: true,
     cgroup: true,
     purge_delay_ms: 500,
-    record: Wish::Page,
+    record: Wish::OnDemand,
     signal: None,
     run_pid: 0,
     watcher: Line::new(),
@@ -127,6 +129,9 @@ impl Settings {
         if is_confined() {
             self.background = false;
             self.cgroup = false;
+        }
+        if self.record == Wish::OnDemand && !self.watcher.as_bytes().is_empty() {
+            self.record = Wish::Page;
         }
         if is_confined() || self.disable || is_privileged() {
             self.record = Wish::None;

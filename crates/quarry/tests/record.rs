@@ -10,17 +10,17 @@ static QUARRY: quarry::Quarry = quarry::Quarry;
 
 #[test]
 fn a_rust_program_has_a_page() {
-    let entries = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
     let is_page = |path: &Path| {
         fs::read_link(path).is_ok_and(|to| to == Path::new("/memfd:quarry-record (deleted)"))
     };
-    let pages: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_page(path)).collect();
-    let [page] = &pages[..] else { panic!("one page: {pages:?}") };
-    let file = File::open(page).expect("it is ours");
     let mut copy = vec![0; PAGE_BYTES];
     loop {
         // A mapping: a process with one thread serves smaller ones without a slow path.
         drop(Vec::<u8>::with_capacity(4 << 20));
+        let entries = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
+        let pages: Vec<_> = entries.map(|entry| entry.path()).filter(|it| is_page(it)).collect();
+        let [page] = &pages[..] else { panic!("one page: {pages:?}") };
+        let file = File::open(page).expect("it is ours");
         file.read_exact_at(&mut copy, 0).expect("it has its full size");
         let Some(record) = record_of(&copy, std::process::id(), 0) else { continue };
         let Ok(snapshot) = Snapshot::parse(&copy[record * RECORD_BYTES..]) else { continue };

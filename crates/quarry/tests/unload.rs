@@ -75,6 +75,8 @@ fn run_apart(test: &str, plugin: &Path) {
     let output = Command::new(program)
         .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env("TEST_PLUGIN", plugin)
+        // The objects are too small to make their pages by themselves.
+        .env("QUARRY_RECORD", "1")
         .output()
         .expect("this program runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

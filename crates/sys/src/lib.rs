@@ -11,8 +11,9 @@
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
 //! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
-//! `file_descriptor`, `memfd`, `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`;
-//! `cgroup`, `overcommit`, `statm`; `percpu`; `prefetch` and `send_descriptor` use none of them.
+//! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
+//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; `prefetch` and `send_descriptor`
+//! use none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -41,6 +42,7 @@ pub mod primitive;
 pub mod random;
 pub mod record_page;
 pub mod report;
+pub mod seccomp;
 pub mod send_descriptor;
 pub mod statm;
 pub mod topology;

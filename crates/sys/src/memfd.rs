@@ -1,6 +1,7 @@
 //! Memory that other processes of the same user can read: a sealed memfd.
 
 use crate::errno::{OsError, OsResult};
+use crate::glibc::is_single_threaded;
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
@@ -121,9 +122,13 @@ fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
 }
 
 /// [`keep`] under the first number that the program cannot have itself: the limit, which this
-/// raises by one for a moment. `None` where it may not, or where the limit is so high that the
-/// kernel's table of descriptors would be large, which each fork copies.
+/// raises by one for a moment. `None` where it may not, where another thread could meet the raised
+/// limit, or where the limit is so high that the kernel's table of descriptors would be large,
+/// which each fork copies.
 fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
+    if !is_single_threaded() {
+        return None;
+    }
     let limit = limit_of(libc::RLIMIT_NOFILE, None)?;
     let number = i32::try_from(limit.rlim_cur).ok().filter(|number| *number <= MOST_LIMIT)?;
     let least = number.max(least);

@@ -256,11 +256,12 @@ impl Publisher {
         }
     }
 
-    /// In the child of a fork: the parent's record is not the child's. Its other threads, which may
-    /// have been publishing, do not exist here.
+    /// In the child of a fork: the parent's record is not the child's, which makes a page of its
+    /// own where the parent has none. The parent's other threads, which may have been publishing,
+    /// do not exist here.
     pub fn adopt_in_child(&self) {
         self.owner.store(0, Relaxed);
-        self.is_child.store(true, Relaxed);
+        self.is_child.store(self.page().is_some(), Relaxed);
         self.is_busy.store(false, Release);
     }
 }

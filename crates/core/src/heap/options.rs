@@ -109,7 +109,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "RECORD",
         accepted: "0, 1, exit or live",
-        meaning: "show statistics to other processes of the same user (1)",
+        meaning: "show statistics to other processes of the same user (once there are some)",
     },
     OptionHelp {
         name: "PROFILE",

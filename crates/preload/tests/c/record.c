@@ -3,6 +3,7 @@
  * by a line. It sees its own page through the symbol `quarry_record`.
  */
 #include "check.h"
+#include "filter.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -24,8 +25,7 @@ static volatile uint64_t *page(void)
 static uint64_t publications(pid_t pid)
 {
     volatile uint64_t *words = page();
-    CHECK(words != NULL, "the process has no page");
-    for (int i = 0; i < RECORDS; i++, words += RECORD_WORDS)
+    for (int i = 0; words != NULL && i < RECORDS; i++, words += RECORD_WORDS)
         if ((pid_t)(uint32_t)words[OWNER] == pid)
             return words[PUBLICATIONS];
     return 0;
@@ -58,6 +58,23 @@ __attribute__((format(printf, 1, 2))) static void answer(const char *format, ...
     int length = vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     CHECK(write(1, text, (size_t)length) == length, "the answer is not read");
+}
+
+/* Grows beyond 4 MiB. */
+static void grow(void)
+{
+    for (int i = 0; i < 60; i++)
+        CHECK(opaque(malloc(opaque_size(100 << 10))) != NULL, "malloc failed");
+}
+
+/* Enters a filter that ends the process when it makes a page. */
+static void enter_filter(void)
+{
+    struct filter filter;
+    filter_start(&filter);
+    filter_answer(&filter, SYS_memfd_create, SECCOMP_RET_KILL_PROCESS);
+    filter_step(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    filter_install(&filter, 0);
 }
 
 static pid_t fork_child(bool works)
@@ -160,6 +177,10 @@ static void obey(char **words, char **argv)
     const char *word = words[0], *argument = words[1];
     if (strcmp(word, "work") == 0) {
         work_as(getpid());
+    } else if (strcmp(word, "grow") == 0) {
+        grow();
+    } else if (strcmp(word, "filter") == 0) {
+        enter_filter();
     } else if (strcmp(word, "fork") == 0 || strcmp(word, "fork-idle") == 0) {
         for (int i = atoi(argument); i > 0; i--)
             fork_child(strcmp(word, "fork") == 0);

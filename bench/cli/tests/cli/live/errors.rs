@@ -60,7 +60,14 @@ fn quarry_that_publishes_nothing() {
 #[test]
 fn a_process_that_is_idle_from_its_start_on() {
     let idle = ["sh", "-c", "echo ready; exec sleep 1000"];
-    let Some(served) = Served::start(&idle) else { return };
+    let Some(library) = real_library() else { return };
+    let recorded = |record: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
+        command.env("QUARRY_LIBRARY", &library).env("QUARRY_RECORD", record);
+        command.args(["run", "--"]).args(idle);
+        Served::spawn(command)
+    };
+    let served = recorded("1");
     for verb in
         [&["top", "--once"][..], &["slabinfo"], &["profile", "--wait", "0", "--seconds", "0"]]
     {
@@ -72,11 +79,7 @@ fn a_process_that_is_idle_from_its_start_on() {
             assert!(line.contains("QUARRY_RECORD=live"), "{line}");
         }
     }
-    let library = real_library().expect("it was there");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
-    command.env("QUARRY_LIBRARY", &library).env("QUARRY_RECORD", "live");
-    command.args(["run", "--"]).args(idle);
-    let text = Served::spawn(command).text(&["top", "--once"]);
+    let text = recorded("live").text(&["top", "--once"]);
     assert!(text.contains("malloc-"), "{text}");
 }
 
@@ -117,8 +120,10 @@ impl OtherUser {
         command
     }
 
+    /// A program that has its page from the start on.
     fn served(&self, user: &str, before: &str) -> Served {
         let mut command = self.quarry(user);
+        command.env("QUARRY_RECORD", "1");
         command.args(["run", "--", "/usr/bin/python3", "-c", &python(before)]);
         Served::spawn(command)
     }
