@@ -2,6 +2,7 @@
 
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::NativeSlots;
 
 struct Policies;
@@ -9,6 +10,7 @@ struct Policies;
 impl StackConfig for Policies {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 /// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do

@@ -35,7 +35,7 @@ const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
 const MODULES: &[&str] =
-    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "profile", "heap", "stack"];
+    &["frame", "zone", "pcp", "lru", "slab", "page_cache", "heap", "stack", "watch"];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =

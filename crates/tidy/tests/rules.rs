@@ -13,14 +13,13 @@ const COLUMNS_MAX: usize = 100;
 /// entry points, and what the lab measures. Everything else is arithmetic on frame numbers.
 const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sys/src/",
-    "crates/core/src/checks/",
     "crates/core/src/frame/",
     "crates/core/src/slab/",
     "crates/core/src/heap/",
     "crates/core/src/page_cache/",
-    "crates/core/src/profile/",
     "crates/core/src/stack.rs",
     "crates/core/src/stack/",
+    "crates/core/src/watch/",
     // Coroutines: their stacks, and the machine that all of them reach.
     "crates/recorder/src/",
     "crates/sim/src/machine.rs",

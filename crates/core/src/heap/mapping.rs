@@ -96,7 +96,7 @@ impl Mappings {
         };
         let pfn = extent.first.first();
         self.moved.begin(pages, pfn, is_moved);
-        describe(pages, frames, extent);
+        describe(pages, frames, extent, 0);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
@@ -208,6 +208,17 @@ impl Mappings {
         pages.frames().link(pfn.plus(2))
     }
 
+    /// The number of the record of the mapping that starts at `pfn`, if it is a sample; or 0.
+    #[must_use]
+    pub fn sample(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
+        pages.frames().link(pfn.plus(4))
+    }
+
+    /// Makes the mapping that starts at `pfn` a sample, or none.
+    pub fn set_sample(&self, pages: &PageAllocator, pfn: Pfn, record: u32) {
+        pages.frames().set_link(pfn.plus(4), record);
+    }
+
     /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
     #[must_use]
     pub fn cached_charged(&self) -> u32 {
@@ -273,6 +284,7 @@ impl Mappings {
     /// pages; `None` where neither is possible, and then nothing has changed.
     pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(pages, pfn);
+        let sample = self.sample(pages, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
             self.extend(pages, old, frames).or_else(|| self.relocate(pages, old, frames))?
@@ -287,7 +299,7 @@ impl Mappings {
             }
             Extent { charged: old.charged + more, ..old }
         };
-        describe(pages, frames, new);
+        describe(pages, frames, new, sample);
         Some(new.first.first())
     }
 
@@ -471,12 +483,13 @@ impl Default for Mappings {
     }
 }
 
-fn describe(pages: &PageAllocator, frames: u32, extent: Extent) {
+fn describe(pages: &PageAllocator, frames: u32, extent: Extent, sample: u32) {
     debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
     let pfn = extent.first.first();
     pages.frames().set_link(pfn, frames);
     pages.frames().set_link(pfn.plus(1), extent.blocks);
     pages.frames().set_link(pfn.plus(2), extent.charged);
+    pages.frames().set_link(pfn.plus(4), sample);
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 

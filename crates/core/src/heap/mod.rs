@@ -6,6 +6,7 @@
 //! | up to 1 MiB | a block of frames, trimmed | to 4 KiB |
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 
+mod check_flags;
 mod check_options;
 pub mod classes;
 mod mapping;
@@ -13,6 +14,8 @@ mod mapping_cache;
 mod moving;
 pub mod options;
 
+pub use check_flags::CheckFlags;
+pub use check_options::{CheckOptions, Classes, Sampling};
 pub use mapping::{Mapping, Mappings, frames_of};
 
 /// Requests above this many bytes become mappings. Blocks of the largest orders are the first

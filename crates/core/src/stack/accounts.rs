@@ -5,8 +5,7 @@
 //! page_lists`, where a cached mapping is reclaimable.
 
 use super::balancing::BalanceStats;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::pressure::Pressure;
 use super::stats::MemoryHeld;
 use crate::frame::{FRAME_BYTES, MetadataKind};

@@ -20,9 +20,8 @@
 //! ends after 64 passes, whatever they say.
 
 use super::balancing::add;
-use super::config::StackConfig;
 use super::cost::Share;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::pressure::{Pressure, level_of};
 use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::frame::FRAME_BYTES;

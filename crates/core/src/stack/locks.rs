@@ -1,7 +1,6 @@
 //! All locks of a stack, for `fork` and for statistics.
 
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig, Watch};
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
 use quarry_sys::lock::LockStats;
@@ -22,7 +21,7 @@ impl<C: StackConfig> Stack<C> {
         inner.metadata.visit_locks(visit);
         self.footprint.visit_locks(visit);
         self.withheld.visit_locks(visit);
-        self.checks.visit_locks(visit);
+        self.watch.visit_locks(visit);
         self.balancing.visit_locks(visit);
         self.page_cache.visit_locks(visit);
         if let Some(cache) = self.page_cache.opened(self) {

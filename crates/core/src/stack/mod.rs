@@ -9,33 +9,26 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
-//!     -> instance -> profiling -> misuse
+//! call, deferral, fast_path, footprint, instruments, keeping, large, withheld, balancing
+//!     -> instance -> watch -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> listed, moving -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
-mod backtrace;
 mod balance;
 mod balancing;
 mod bounding;
 mod caches;
-mod checked;
-mod checked_resize;
-mod checking_all;
-mod config;
+mod call;
 mod cost;
 mod deferral;
 mod direct_reclaim;
 mod durations;
 mod fast_path;
-mod findings;
 mod footprint;
-mod guarded;
 mod halves;
-mod hiding;
 mod instance;
 mod instruments;
 mod keeping;
@@ -48,7 +41,6 @@ mod page_cache;
 mod pages;
 mod pressure;
 mod print;
-mod profiling;
 mod reclaim;
 mod record;
 mod request;
@@ -57,6 +49,7 @@ mod shrinkers;
 mod stats;
 mod upkeep;
 mod validate;
+mod watch;
 mod withheld;
 mod withholding;
 
@@ -64,22 +57,25 @@ pub use accounts::BudgetStats;
 pub use balance::{Balanced, Goal};
 pub use balancing::BalanceStats;
 pub use caches::CacheRef;
-pub use config::StackConfig;
+pub use call::{Entry, MIN_ALIGN, Request};
 pub use fast_path::StackOffsets;
 pub use halves::Halves;
-pub use instance::Stack;
+pub(crate) use instance::is_sane;
+pub use instance::{SampledBlock, Stack, StackConfig, Watch};
 pub use instruments::Instrument;
 pub use large::LargeStats;
-pub use misuse::{Entry, Misuse};
+pub use misuse::Misuse;
 pub use pages::PageFlags;
 pub use pressure::{MOST_CALLBACKS, Pressure, PressureEvents};
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;
-pub use request::{MIN_ALIGN, Request};
+pub(crate) use resize::with_headroom;
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
     Shrinkers,
 };
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;
+pub(crate) use withheld::{Block, Ring};
+pub(crate) use withholding::LEAST_FRAMES;

@@ -1,8 +1,7 @@
 //! The page cache of a stack: what it stands on.
 
-use super::config::StackConfig;
 use super::direct_reclaim::Claimant;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use crate::frame::{Metadata, NodeId};
 use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Host, NodeHost, PageCacheRef};

@@ -1,7 +1,6 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::print_locks;
 use super::stats::StackStats;

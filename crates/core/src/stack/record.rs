@@ -1,8 +1,7 @@
 //! What a stack shows of itself to other processes: the body of a record of the statistics page.
 
 use super::accounts::BudgetStats;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::LockKinds;
 use super::stats::{MemoryHeld, StackStats};

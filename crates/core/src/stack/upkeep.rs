@@ -5,8 +5,7 @@
 
 use super::balance::{Balanced, Goal};
 use super::balancing::add;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig, Watch};
 use super::pressure::PressureEvents;
 use super::reclaim::{ReclaimState, Reclaimed};
 use super::shrinkers::{ReclaimCaller, Shrinkers};
@@ -99,7 +98,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
 
     /// Lets the next request be a sample for guard pages, if one is due. O(1).
     pub fn sample_if_due(self) {
-        self.0.sample_if_due();
+        self.0.watch.tick(self.0);
     }
 
     /// Frames in use beyond a goal. O(1).

@@ -9,9 +9,7 @@
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use crate::checks::hidden::HiddenBlock;
+use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::lru::PageNo;
 use crate::page_cache::PageCacheRef;
@@ -75,7 +73,7 @@ impl<C: StackConfig> Stack<C> {
                     Kind::HIDDEN => self.count_hidden(pfn, &mut census),
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::SAMPLED => {
-                        let sampled = self.sampled(pfn);
+                        let sampled = self.watch.sampled(self, pfn);
                         frame.that(sampled.is_some(), "the record of a sample names its frame")?;
                         census.of_blocks += sampled.map_or(0, |sampled| sampled.frames.into());
                     }
@@ -98,8 +96,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// A hidden block counts as what it was.
     fn count_hidden(&self, pfn: Pfn, census: &mut Census) {
-        let is_mapping = |block: &HiddenBlock| block.is_mapping;
-        if self.checks.hidden.lock().find(pfn.0).is_some_and(is_mapping) {
+        if self.watch.is_hidden_mapping(pfn) {
             census.mappings += 1;
             census.of_mappings += u64::from(self.inner().mappings.charged(self.pages(), pfn));
         } else {

@@ -5,6 +5,7 @@ use crate::system::{Backing, TestOs};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheParams, Sheaf};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::SteppedSlots;
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -14,6 +15,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 /// Whoever sees a cache sees all of it, and the one that has the number now.

@@ -12,6 +12,7 @@ use quarry_core::page_cache::{
 };
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::SteppedSlots;
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -22,6 +23,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = SteppedSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 /// A stack with one mapping.

@@ -9,6 +9,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::slab::{LinuxSlab, Sheaf, Slam, Slqb};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, Stepped, SteppedSlots};
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -23,6 +24,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = SteppedSlots;
     type Slab = S;
+    type Watch = AllInstruments;
 }
 
 /// A stack with one cache, and who has its objects.

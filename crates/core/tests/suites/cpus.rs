@@ -7,6 +7,7 @@ use quarry_core::slab::CacheId;
 use quarry_core::slab::CacheParams;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{ArrayId, NativeSlots, PerCpu, SlotIndex};
 use std::sync::mpsc;
 use std::thread;
@@ -163,6 +164,7 @@ struct Native;
 impl StackConfig for Native {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 /// However many caches and CPUs have something to give, their CPUs are stopped once.

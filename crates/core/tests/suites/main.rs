@@ -39,3 +39,4 @@ mod sparse;
 mod support;
 mod threads;
 mod usage;
+mod watch;

@@ -10,6 +10,7 @@ use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_core::stack::StackConfig;
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -254,6 +255,7 @@ struct NativeConfig;
 impl StackConfig for NativeConfig {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 #[test]

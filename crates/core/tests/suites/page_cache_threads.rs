@@ -12,6 +12,7 @@ use quarry_core::page_cache::{
 };
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::NativeSlots;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -28,6 +29,7 @@ struct Config;
 impl StackConfig for Config {
     type PerCpu = NativeSlots;
     type Slab = Sheaf;
+    type Watch = AllInstruments;
 }
 
 type Cache<'a> = PageCacheRef<'a, Stack<Config>>;

@@ -9,6 +9,7 @@ use quarry_core::slab::CacheId;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
 use quarry_core::stack::{ReclaimState, Request, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use std::marker::PhantomData;
 use std::sync::Mutex;
@@ -61,6 +62,7 @@ struct Config<P, S>(PhantomData<(P, S)>);
 impl<P: PerCpu + 'static, S: SlabPolicy<P> + 'static> StackConfig for Config<P, S> {
     type PerCpu = P;
     type Slab = S;
+    type Watch = AllInstruments;
 }
 
 /// An object on its way.

@@ -11,6 +11,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::Machine as Declared;
 use quarry_core::slab::{SlabPolicy, SlabVisitor, with_slab_policy};
 use quarry_core::stack::{Request, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, VirtualSlots};
@@ -47,6 +48,7 @@ struct Config<S>(PhantomData<S>);
 impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Watch = AllInstruments;
 }
 
 /// What all copies share.

@@ -1,10 +1,11 @@
 //! A stack on a system of its own.
 
 use super::{Backing, TestOs};
-use quarry_core::checks::CheckOptions;
+use quarry_core::heap::CheckOptions;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
 use std::cell::Cell;
@@ -16,6 +17,7 @@ pub(crate) struct VirtualConfig<S>(PhantomData<S>);
 impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
     type PerCpu = VirtualSlots;
     type Slab = S;
+    type Watch = AllInstruments;
 }
 
 thread_local! {
