@@ -153,7 +153,7 @@ impl<C: StackConfig> Checker<'_, C> {
     /// or was written over, and aborts.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
-        if let Some(number) = self.guarded_at(object.as_ptr()) {
+        if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
             return Some(self.seen_guarded(entry, object, number));
         }
         if !self.stack.sees_frees() || !self.options().have_records() {
@@ -222,6 +222,7 @@ impl<C: StackConfig> Checker<'_, C> {
     ///
     /// # Safety
     /// As [`free_slow`](Self::free_slow).
+    #[inline(never)]
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
         // SAFETY: it is live, and its user has given it up (caller's promise).

@@ -8,6 +8,7 @@ use crate::slab::CacheId;
 use crate::stack::{LEAST_FRAMES, Stack, StackConfig};
 use core::ptr::NonNull;
 use quarry_sys::clock::monotonic_ns;
+use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
 
 /// An allocation that the checks know.
@@ -40,6 +41,21 @@ impl Checks {
     #[inline(always)]
     pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
         Checker { stack, checks: self }
+    }
+
+    /// Returns whether the checks may know an allocation: false for all while they are off, for two
+    /// loads. O(1).
+    #[inline(always)]
+    pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
+        stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()
+    }
+
+    /// The object of the pool that an address belongs to. O(1); false for all without a pool.
+    #[inline]
+    pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
+        let base = self.guards.base.load(Ordering::Acquire);
+        let offset = address.addr().wrapping_sub(base);
+        (base != 0 && offset < POOL_BYTES).then(|| nearest(offset))
     }
 }
 
@@ -107,14 +123,6 @@ impl<C: StackConfig> Checker<'_, C> {
         // SAFETY: the table has that many entries from when the pool has an address, zero bytes at
         // first, which are objects; it is never given back.
         unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
-    }
-
-    /// The object of the pool that an address belongs to. O(1); false for all without a pool.
-    #[inline]
-    pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
-        let base = self.checks.guards.base.load(Ordering::Acquire);
-        let offset = address.addr().wrapping_sub(base);
-        (base != 0 && offset < POOL_BYTES).then(|| nearest(offset))
     }
 
     pub(super) fn page(&self, number: usize) -> NonNull<u8> {

@@ -34,7 +34,7 @@ impl<C: StackConfig> Watch<C> for Checks {
     #[inline]
     unsafe fn free(&self, stack: &Stack<C>, entry: Entry, object: Object) -> bool {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.on(stack).free_seen(entry, object) }
+        self.may_know(stack, object) && unsafe { self.on(stack).free_seen(entry, object) }
     }
 
     #[inline]
@@ -63,6 +63,9 @@ impl<C: StackConfig> Watch<C> for Checks {
         object: Object,
         request: Request,
     ) -> Option<Option<Object>> {
+        if !self.may_know(stack, object) {
+            return None;
+        }
         // SAFETY: the caller's promise is passed on.
         unsafe { self.on(stack).realloc_if_seen(object, request) }
     }

@@ -31,7 +31,7 @@ impl<C: StackConfig> Checker<'_, C> {
     fn look_at_frame(&self, pfn: Pfn) {
         let kind = self.stack.frames().kind(pfn);
         let address = self.stack.address(pfn);
-        if self.guarded_at(address.as_ptr()).is_some() {
+        if self.checks.guarded_at(address.as_ptr()).is_some() {
             return;
         }
         if kind == Kind::PAGES || kind == Kind::MAPPING {

@@ -180,7 +180,7 @@ impl<C: StackConfig> Checker<'_, C> {
 
     fn report_fault(&self, address: usize, is_write: bool) {
         let access = if is_write { "write to" } else { "read of" };
-        if let Some(number) = self.guarded_at(core::ptr::without_provenance(address)) {
+        if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
         }
         let Some(pfn) = self.stack.arena().pfn(core::ptr::without_provenance(address)) else {
