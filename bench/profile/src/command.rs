@@ -7,7 +7,7 @@ use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use quarry_core::heap::options::parse_bytes;
-use quarry_core::profile::DEFAULT_MEAN;
+use quarry_core::watch::profile::DEFAULT_MEAN;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

@@ -3,7 +3,7 @@
 //! Every word is a stranger's: what makes no sense is an error or left out, never a panic.
 
 use anyhow::{Context, Result, bail, ensure};
-use quarry_core::profile::layout::{
+use quarry_core::watch::profile::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES, TRACE_WRITTEN,
     VERSION,
 };

@@ -3,17 +3,16 @@
 //! The layers, each using only those below it (`tests/layers.rs` of the workspace checks it):
 //!
 //! ```text
+//! watch   instruments: heap profile, and checks for errors of the program
 //! cache   the page cache of a stack, and the balance of its budget: a type parameter of the stack
 //! page_cache  pages of files and databases: index, fill, writeback, truncation
 //! lru     active and inactive lists of cached pages; one file per policy
 //! stack   one instance of everything below, with its policies as type parameters
 //! heap    request -> slab cache, page order or mapping
-//! profile  samples of what is allocated, by call site
 //! slab    kmem caches; one file per policy behind one trait
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock
 //! frame   Pfn, frame table, the window
-//! checks  what QUARRY_DEBUG, QUARRY_HARDEN and QUARRY_GUARD write beside objects
 //! sys     (crate quarry-sys) the only door to OS and CPU
 //! ```
 //!
@@ -21,13 +20,12 @@
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
 pub mod cache;
-pub mod checks;
 pub mod frame;
 pub mod heap;
 pub mod lru;
 pub mod page_cache;
 pub mod pcp;
-pub mod profile;
 pub mod slab;
 pub mod stack;
+pub mod watch;
 pub mod zone;

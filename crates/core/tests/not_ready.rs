@@ -3,6 +3,7 @@
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::NativeSlots;
 
 struct Policies;
@@ -12,6 +13,7 @@ impl StackConfig for Policies {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do

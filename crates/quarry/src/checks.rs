@@ -2,11 +2,11 @@
 //! and a handler of SIGSEGV that says whose memory a fault was in.
 
 use crate::gate;
-use crate::instance::STACK;
+use crate::instance::{STACK, checks};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use quarry_core::checks::{CheckOptions, Sampling};
+use quarry_core::heap::{CheckOptions, Sampling};
 
 /// What SIGSEGV did before.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
@@ -28,7 +28,7 @@ pub(crate) fn start(options: CheckOptions) {
 }
 
 extern "C" fn at_exit() {
-    gate::with_all_outside(|| STACK.look_at_all());
+    gate::with_all_outside(|| checks().look_at_all(&STACK));
 }
 
 fn handle_faults() {
@@ -47,7 +47,7 @@ fn handle_faults() {
 extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
     let (address, is_write) = unsafe { ((*info).si_addr() as usize, is_write(context)) };
-    STACK.report_fault(address, is_write);
+    checks().report_fault(&STACK, address, is_write);
     // SAFETY: BEFORE was filled when this handler was installed.
     unsafe {
         libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());

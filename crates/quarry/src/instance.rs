@@ -5,6 +5,7 @@ use quarry_core::cache::PageCaching;
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::{AllInstruments, Checks, HeapProfile};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
@@ -26,11 +27,22 @@ impl StackConfig for ProcessConfig {
     type Slab = <Line<LINE> as Registered>::Policy;
     type Pages = V6_18;
     type Cache = PageCaching;
+    type Watch = AllInstruments;
 }
 
 /// The instance. Its fast paths refuse everything until
 /// [`ensure_ready`](crate::process::ensure_ready) has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
+
+/// The heap profile of the instance.
+pub(crate) fn profile() -> &'static HeapProfile {
+    &STACK.watch().0
+}
+
+/// The checks of the instance.
+pub(crate) fn checks() -> &'static Checks {
+    &STACK.watch().1
+}
 
 pub(crate) const UNTOUCHED: u32 = 0;
 pub(crate) const BUILDING: u32 = 1;

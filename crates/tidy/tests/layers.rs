@@ -34,19 +34,8 @@ const CRATES: &[&[&str]] = &[
 const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
-const MODULES: &[&str] = &[
-    "checks",
-    "frame",
-    "zone",
-    "pcp",
-    "slab",
-    "profile",
-    "heap",
-    "stack",
-    "lru",
-    "page_cache",
-    "cache",
-];
+const MODULES: &[&str] =
+    &["frame", "zone", "pcp", "slab", "heap", "stack", "lru", "page_cache", "cache", "watch"];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =

@@ -14,14 +14,13 @@ const COLUMNS_MAX: usize = 100;
 const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sys/src/",
     "crates/core/src/cache/",
-    "crates/core/src/checks/",
     "crates/core/src/frame/",
     "crates/core/src/slab/",
     "crates/core/src/heap/",
     "crates/core/src/page_cache/",
-    "crates/core/src/profile/",
     "crates/core/src/stack.rs",
     "crates/core/src/stack/",
+    "crates/core/src/watch/",
     // Coroutines: their stacks, and the machine that all of them reach.
     "bench/tracer/src/",
     "lab/sim/src/machine.rs",

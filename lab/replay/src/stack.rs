@@ -14,6 +14,7 @@ use quarry_core::slab::{
     CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
 };
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, PerCpu};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type Slab = S;
     type Pages = Chosen;
     type Cache = PageCaching;
+    type Watch = AllInstruments;
 }
 
 /// A stack as a kernel's memory.

@@ -1,7 +1,59 @@
-//! The spelling of `QUARRY_DEBUG` and `QUARRY_GUARD`.
+//! Which checks are made of which objects, and the spelling of `QUARRY_DEBUG` and `QUARRY_GUARD`.
 
+use super::check_flags::CheckFlags;
 use super::classes;
-use crate::checks::{CheckFlags, Classes, Sampling};
+
+/// The objects that `QUARRY_DEBUG` is about: a bit for each size class of `malloc`, and bit 0 for
+/// what is larger.
+pub type Classes = u128;
+
+/// The checks of a stack, from `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Checks of the objects that `debugged` names.
+    pub debug: CheckFlags,
+    /// See [`Classes`].
+    pub debugged: Classes,
+    /// `QUARRY_HARDEN=1`.
+    pub harden: bool,
+    /// Guard pages by sampling.
+    pub guard: Sampling,
+}
+
+/// How often an object gets guard pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// Never.
+    #[default]
+    Off,
+    /// One each so many milliseconds.
+    Each(u32),
+    /// As long as there is a free one.
+    All,
+}
+
+impl CheckOptions {
+    /// No checks.
+    pub const OFF: Self = Self {
+        debug: CheckFlags::NONE,
+        debugged: Classes::MAX,
+        harden: false,
+        guard: Sampling::Off,
+    };
+
+    /// Returns whether objects have records.
+    #[must_use]
+    pub fn have_records(&self) -> bool {
+        self.harden || self.debug != CheckFlags::NONE
+    }
+
+    /// The checks of an object of a class, or of larger ones (0).
+    #[must_use]
+    pub fn flags_of(&self, class: usize) -> CheckFlags {
+        let debug = if self.debugged >> class & 1 == 1 { self.debug } else { CheckFlags::NONE };
+        if self.harden { debug.with(CheckFlags::HARDEN) } else { debug }
+    }
+}
 
 /// `QUARRY_DEBUG`: letters of `slub_debug`, then maybe the objects that they are about, after a
 /// comma each. `-` is none. As in the kernel, a `*` at the end of a name stands for anything.

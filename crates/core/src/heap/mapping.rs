@@ -96,7 +96,7 @@ impl Mappings {
         };
         let pfn = extent.first.first();
         self.moved.begin(zones, pfn, is_moved);
-        describe(zones, frames, extent);
+        describe(zones, frames, extent, 0);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
@@ -204,6 +204,17 @@ impl Mappings {
         zones.frames().link(pfn.plus(2))
     }
 
+    /// The number of the record of the mapping that starts at `pfn`, if it is a sample; or 0.
+    #[must_use]
+    pub fn sample(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(4))
+    }
+
+    /// Makes the mapping that starts at `pfn` a sample, or none.
+    pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
+        zones.frames().set_link(pfn.plus(4), record);
+    }
+
     /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
     #[must_use]
     pub fn cached_charged(&self) -> u32 {
@@ -270,6 +281,7 @@ impl Mappings {
     /// pages; `None` where neither is possible, and then nothing has changed.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
+        let sample = self.sample(zones, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
             self.extend(zones, old, frames).or_else(|| self.relocate(zones, old, frames))?
@@ -284,7 +296,7 @@ impl Mappings {
             }
             Extent { charged: old.charged + more, ..old }
         };
-        describe(zones, frames, new);
+        describe(zones, frames, new, sample);
         Some(new.first.first())
     }
 
@@ -468,12 +480,13 @@ impl Default for Mappings {
     }
 }
 
-fn describe(zones: &Zones, frames: u32, extent: Extent) {
+fn describe(zones: &Zones, frames: u32, extent: Extent, sample: u32) {
     debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
     let pfn = extent.first.first();
     zones.frames().set_link(pfn, frames);
     zones.frames().set_link(pfn.plus(1), extent.blocks);
     zones.frames().set_link(pfn.plus(2), extent.charged);
+    zones.frames().set_link(pfn.plus(4), sample);
     zones.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 

@@ -10,6 +10,7 @@
 //! `mapping_cache`, `moving`, `mapping`. An option is a line in `OPTIONS` of `options.rs`; one of
 //! the process also in `crates/quarry/src/environment.rs`.
 
+mod check_flags;
 mod check_options;
 pub mod classes;
 mod mapping;
@@ -17,6 +18,8 @@ mod mapping_cache;
 mod moving;
 pub mod options;
 
+pub use check_flags::CheckFlags;
+pub use check_options::{CheckOptions, Classes, Sampling};
 pub use mapping::{Mapping, Mappings, frames_of};
 
 /// Requests above this many bytes become mappings. Blocks of the largest orders are the first

@@ -3,8 +3,7 @@
 //! The table also has the options of the process-wide instance and of the command: the command
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
-use super::check_options;
-use crate::checks::CheckOptions;
+use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
 use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};

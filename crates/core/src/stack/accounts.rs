@@ -2,8 +2,7 @@
 
 use super::budget_stats::{BudgetStats, bytes};
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::stats::MemoryHeld;
 use crate::frame::MetadataKind;
 use crate::zone::Marks;

@@ -1,8 +1,7 @@
 //! Keeping the process within its recent footprint (see `footprint`).
 
-use super::config::StackConfig;
 use super::footprint::excess;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use crate::slab::SlabPolicy;
 use crate::zone::Whole;
@@ -37,7 +36,7 @@ impl<C: StackConfig> Stack<C> {
     /// way to them if the process would otherwise be larger than it has been lately. O(nodes), and
     /// no lock, where there is nothing to do.
     #[inline]
-    pub(super) fn bound_footprint(&self, taken: u32) {
+    pub(crate) fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {
             return;
         }

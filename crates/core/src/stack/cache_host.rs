@@ -1,8 +1,7 @@
 //! A stack as what its cache stands on.
 
 use super::cached_pages::{CacheHost, CachedPages};
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::miss::{Claimant, Miss};
 use crate::frame::Metadata;
 use crate::pcp::PageAllocator;

@@ -1,8 +1,8 @@
 //! The objects of one cache: the kernel's `kmem_cache` functions.
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::misuse::{Entry, Misuse};
+use super::call::Entry;
+use super::instance::{Stack, StackConfig};
+use super::misuse::Misuse;
 use crate::frame::{FRAME_BYTES, Kind};
 use crate::slab::{Cache, CacheId, MAX_BATCH, Reclaim, Remaining, SlabPolicy, SlabStats};
 use core::mem::MaybeUninit;

@@ -24,14 +24,14 @@ pub(super) struct Deferral {
     pub(super) until_ns: AtomicU64,
     /// Frames in use after it.
     pub(super) used: AtomicU32,
-    pub(super) caches: [Seen; MAX_CACHES],
+    pub(super) caches: [CacheCounts; MAX_CACHES],
     pub(super) reclaims: AtomicU64,
     /// What the stages of direct reclaims took.
     pub(super) took: Durations,
 }
 
 /// Its findings of a cache.
-pub(super) struct Seen {
+pub(super) struct CacheCounts {
     pub(super) activity: AtomicU64,
     /// Objects handed out and not freed.
     pub(super) live: AtomicU64,
@@ -42,7 +42,7 @@ impl Deferral {
         Self {
             until_ns: AtomicU64::new(0),
             used: AtomicU32::new(0),
-            caches: [const { Seen { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
+            caches: [const { CacheCounts { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
                 MAX_CACHES],
             reclaims: AtomicU64::new(0),
             took: Durations::new(),

@@ -13,8 +13,7 @@
 //! A task that reclaims already gets the reserve instead (see `Reclaimers`).
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::miss::{Claimant, Miss};
 use crate::frame::FRAME_BYTES;
 use crate::slab::{Cache, Glance, SlabPolicy};
@@ -31,7 +30,7 @@ impl<C: StackConfig> Stack<C> {
     /// Tries again where a direct reclaim is worth its time and has found something. `frames` are
     /// what the attempt may have to take.
     #[inline]
-    pub(super) fn with_reclaim<T>(
+    pub(crate) fn with_reclaim<T>(
         &self,
         frames: u32,
         attempt: impl Fn() -> Option<T>,

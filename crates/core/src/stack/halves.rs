@@ -7,10 +7,8 @@
 //! The fast halves take any address, also null. All are O(1), take no lock and make no atomic
 //! read-modify-write.
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::misuse::Entry;
-use super::request::Request;
+use super::call::{Entry, Request};
+use super::instance::{Stack, StackConfig, Watch};
 use quarry_sys::percpu::Object;
 
 /// See the module; from [`Stack::halves`].
@@ -41,7 +39,7 @@ impl<C: StackConfig> Halves<'_, C> {
     /// alone; `None` means [`alloc_slow`](Self::alloc_slow), also while none is on.
     #[inline]
     pub fn alloc_counted(self, size: usize, zeroed: bool) -> Option<Object> {
-        self.0.alloc_counted(size, zeroed)
+        self.0.watch.alloc_counted(self.0, size, zeroed)
     }
 
     /// A block of pages for `size` bytes that the running CPU has listed; `None` means

@@ -1,19 +1,17 @@
-//! The stack itself: what it is made of, and how it is built.
+//! The stack itself: the types that it is made of, and how it is built.
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
+use super::call::{Entry, Request};
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
 use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
 use super::withheld::Withheld;
-use crate::checks::{CheckOptions, CheckState};
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
-use crate::heap::{LARGEST_REQUEST, Mappings, classes};
-use crate::pcp::PageAllocator;
-use crate::profile::HeapProfile;
+use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
+use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{
     CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
     SlabSetup, create_cache,
@@ -21,10 +19,140 @@ use crate::slab::{
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
-use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use quarry_sys::report::Line;
+
+/// The policies of a stack.
+pub trait StackConfig: Sized + 'static {
+    /// How CPUs are told apart.
+    type PerCpu: PerCpu;
+    /// How slab objects travel.
+    type Slab: SlabPolicy<Self::PerCpu>;
+    /// How pages travel between CPUs and zones.
+    type Pages: PagePolicy;
+    /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
+    type Cache: CachedPages;
+    /// Its instruments; `()` for none.
+    type Watch: Watch<Self>;
+}
+
+/// An allocation in frames of its own, of kind `SAMPLED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledBlock {
+    /// Frames of its block.
+    pub frames: u32,
+    /// Bytes that the program may use.
+    pub usable: usize,
+}
+
+/// The instruments of a stack (see `instruments`). Each hook is given the stack that it belongs to.
+pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
+    /// Everything off; all zero bytes.
+    const NEW: Self;
+    /// False if there are no instruments.
+    const IS_ANY: bool = true;
+
+    /// Prepares what `options` ask for. Called once, before the first request.
+    fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}
+
+    /// Serves a request while an instrument is on; `next` serves it as if this one were off.
+    fn alloc(
+        &self,
+        _stack: &Stack<C>,
+        _request: Request,
+        next: impl FnOnce() -> Option<Object>,
+    ) -> Option<Object> {
+        next()
+    }
+
+    /// Serves a request at no alignment by the running CPU alone, if it has only to be counted.
+    /// O(1), no lock.
+    #[inline]
+    fn alloc_counted(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
+        None
+    }
+
+    /// Frees an allocation that it knows; false where it knows none.
+    ///
+    /// # Safety
+    /// As [`Stack::free`].
+    #[inline]
+    unsafe fn free(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> bool {
+        false
+    }
+
+    /// Bytes that were requested for an allocation that it knows. Reports one that is not in use,
+    /// and aborts.
+    #[inline]
+    fn size(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> Option<usize> {
+        None
+    }
+
+    /// Demands that an allocation that it knows was requested with this size and alignment; false
+    /// where it knows none.
+    #[inline]
+    fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
+        false
+    }
+
+    /// [`Stack::realloc`] of an allocation that it knows; `None` where it knows none.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`].
+    #[inline]
+    unsafe fn realloc(
+        &self,
+        _stack: &Stack<C>,
+        _object: Object,
+        _request: Request,
+    ) -> Option<Option<Object>> {
+        None
+    }
+
+    /// Returns whether it searches for errors: allocations have records, and free memory keeps its
+    /// bytes.
+    #[inline]
+    fn have_records(&self) -> bool {
+        false
+    }
+
+    /// The allocation whose block begins at `pfn`, of kind `SAMPLED`.
+    #[inline]
+    fn sampled(&self, _stack: &Stack<C>, _pfn: Pfn) -> Option<SampledBlock> {
+        None
+    }
+
+    /// The block or mapping at `pfn` ends, or gets another size: it is no sample any more.
+    #[inline]
+    fn forget(&self, _stack: &Stack<C>, _pfn: Pfn) {}
+
+    /// A block of `frames` frames, or a mapping, at `pfn` has got `size` bytes by `realloc`: it may
+    /// be a sample from now on.
+    #[inline]
+    fn count(&self, _stack: &Stack<C>, _pfn: Pfn, _frames: u32, _size: usize) {}
+
+    /// Returns whether the block of kind `HIDDEN` at `pfn` is a mapping.
+    #[inline]
+    fn is_hidden_mapping(&self, _pfn: Pfn) -> bool {
+        false
+    }
+
+    /// A slow path runs, or the background thread: requests on fast paths do not see the clock.
+    /// O(1).
+    #[inline]
+    fn tick(&self, _stack: &Stack<C>) {}
+
+    /// Frees what it holds back; returns whether that was anything.
+    fn give_back(&self, _stack: &Stack<C>) -> bool {
+        false
+    }
+
+    /// Visits its locks.
+    fn visit_locks(&self, _visit: &mut Visit<'_>) {}
+}
 
 /// The parts that need the operating system to be built.
 struct Built<C: StackConfig> {
@@ -32,20 +160,18 @@ struct Built<C: StackConfig> {
     metadata: Metadata,
     setup: SlabSetup,
     cache: <C::Cache as CachedPages>::Options,
-    checks: CheckOptions,
 }
 
 /// Everything but the fast path.
-pub(super) struct Inner<'a, C: StackConfig> {
-    pub(super) pages: &'a PageAllocator<C::Pages>,
-    pub(super) metadata: &'a Metadata,
+pub(crate) struct Inner<'a, C: StackConfig> {
+    pub(crate) pages: &'a PageAllocator<C::Pages>,
+    pub(crate) metadata: &'a Metadata,
     pub(super) caches: &'a CacheTable,
     pub(super) limits: &'a CacheLimits,
     pub(super) slab: &'a C::Slab,
-    pub(super) mappings: &'a Mappings,
+    pub(crate) mappings: &'a Mappings,
     setup: &'a SlabSetup,
     pub(super) cache: &'a <C::Cache as CachedPages>::Options,
-    pub(super) checks: CheckOptions,
 }
 
 /// One instance of Quarry.
@@ -65,17 +191,18 @@ pub struct Stack<C: StackConfig> {
     /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
     pub(super) misses: [AtomicU8; classes::COUNT + 1],
     pub(super) limits: CacheLimits,
-    pub(super) large: LargeCounts,
+    pub(crate) large: LargeCounts,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
     built: UnsafeCell<MaybeUninit<Built<C>>>,
-    pub(super) profile: HeapProfile,
     pub(super) mappings: Mappings,
     pub(super) fast: FastPath<C::PerCpu>,
     pub(super) caches: CacheTable,
     pub(super) slab: ManuallyDrop<C::Slab>,
     pub(super) deferral: Deferral,
-    pub(super) checks: CheckState,
+    /// Requests whose size was wrong, and that were served.
+    pub(super) wrong_sizes: AtomicU64,
+    pub(super) watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
 }
 
@@ -105,8 +232,8 @@ impl<C: StackConfig> Stack<C> {
             is_built: AtomicBool::new(false),
             has_classes: AtomicBool::new(false),
             instruments: Instruments::new(),
-            checks: CheckState::new(),
-            profile: HeapProfile::new(),
+            wrong_sizes: AtomicU64::new(0),
+            watch: C::Watch::NEW,
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
@@ -165,9 +292,8 @@ impl<C: StackConfig> Stack<C> {
         let kinds = self.inner().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.has_classes.store(options.heap, Ordering::Release);
-        self.start_checks();
+        self.watch.start(self, &options.checks);
         self.ready.store(true, Ordering::Release);
-        self.start_guards();
         self.open_fast_paths();
         Ok(())
     }
@@ -193,7 +319,6 @@ impl<C: StackConfig> Stack<C> {
                 mechanisms: options.mechanisms,
             },
             cache: *cache,
-            checks: options.checks,
         };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
@@ -223,18 +348,37 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether an instrument is on.
+    #[inline]
     #[must_use]
     pub fn has_instrument(&self, instrument: Instrument) -> bool {
-        self.instruments.has(instrument)
+        C::Watch::IS_ANY && self.instruments.has(instrument)
+    }
+
+    /// Returns whether an instrument is on.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        C::Watch::IS_ANY && self.instruments.are_on()
+    }
+
+    /// Returns whether this instrument is on, and no other.
+    #[inline(always)]
+    pub(crate) fn has_only(&self, instrument: Instrument) -> bool {
+        self.instruments.is_only(instrument)
+    }
+
+    /// Returns whether an instrument is on that sees frees.
+    #[inline]
+    pub(crate) fn sees_frees(&self) -> bool {
+        C::Watch::IS_ANY && self.instruments.see_frees()
     }
 
     /// Sets the limits of the fast paths to what the instruments leave of them.
     fn open_fast_paths(&self) {
         let mut seen = self.instruments.get();
         loop {
-            let are_on = self.instruments.are_on();
+            let are_on = self.is_watched();
             let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
-            let span = if self.instruments.see_frees() { 0 } else { self.arena().span_bytes() };
+            let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
             self.fast.span.store(span, Ordering::SeqCst);
             self.fast.small_end.store(small_end, Ordering::SeqCst);
             // Another thread may have switched one, and stored its limits before these.
@@ -248,18 +392,18 @@ impl<C: StackConfig> Stack<C> {
 
     /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
     /// caches'.
-    pub(super) fn has_classes(&self) -> bool {
+    pub(crate) fn has_classes(&self) -> bool {
         self.has_classes.load(Ordering::Acquire)
     }
 
     /// Returns whether [`init`](Self::init) has succeeded.
     #[inline]
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn inner(&self) -> Inner<'_, C> {
+    pub(crate) fn inner(&self) -> Inner<'_, C> {
         assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
         // SAFETY: `is_built` is set after `built` was written, and it never changes again.
         let built = unsafe { (*self.built.get()).assume_init_ref() };
@@ -272,7 +416,6 @@ impl<C: StackConfig> Stack<C> {
             mappings: &self.mappings,
             setup: &built.setup,
             cache: &built.cache,
-            checks: built.checks,
         }
     }
 
@@ -302,11 +445,11 @@ impl<C: StackConfig> Stack<C> {
         &self.fast.percpu
     }
 
-    pub(super) fn arena(&self) -> &Arena {
+    pub(crate) fn arena(&self) -> &Arena {
         self.pages().arena()
     }
 
-    pub(super) fn frames(&self) -> &FrameTable {
+    pub(crate) fn frames(&self) -> &FrameTable {
         self.pages().frames()
     }
 
@@ -357,16 +500,22 @@ impl<C: StackConfig> Stack<C> {
 
     /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
     /// fast paths know all of the span from then on.
-    pub(super) fn pfn(&self, address: *const u8) -> Option<Pfn> {
+    pub(crate) fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let arena = self.arena();
         let span = arena.span_bytes();
-        if self.fast.span.load(Ordering::Relaxed) < span && !self.instruments.see_frees() {
+        if self.fast.span.load(Ordering::Relaxed) < span && !self.sees_frees() {
             self.fast.span.store(span, Ordering::Release);
         }
         arena.pfn(address)
     }
 
-    pub(super) fn address(&self, pfn: Pfn) -> Object {
+    /// The slab of a cache that has the object at an address.
+    pub(crate) fn slab_at(&self, id: CacheId, address: usize) -> Pfn {
+        let base = self.fast.base.load(Ordering::Relaxed);
+        self.fast.geometry[id.index()].slab(address - base)
+    }
+
+    pub(crate) fn address(&self, pfn: Pfn) -> Object {
         self.arena().address(pfn)
     }
 }
@@ -396,7 +545,7 @@ fn class_name(size: usize) -> Line<24> {
 }
 
 /// Returns whether a request can be served at all.
-pub(super) fn is_sane(size: usize) -> bool {
+pub(crate) fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST
 }
 

@@ -22,7 +22,7 @@ pub struct LargeStats {
 }
 
 /// The counters of one kind.
-pub(super) struct Counter {
+pub(crate) struct Counter {
     allocated: AtomicU64,
     freed: AtomicU64,
     resized: AtomicU64,
@@ -33,7 +33,7 @@ impl Counter {
         Self { allocated: AtomicU64::new(0), freed: AtomicU64::new(0), resized: AtomicU64::new(0) }
     }
 
-    pub(super) fn note_allocated(&self) {
+    pub(crate) fn note_allocated(&self) {
         local::add_shared(&self.allocated, 1);
     }
 
@@ -55,11 +55,11 @@ impl Counter {
 }
 
 /// The counters of a stack.
-pub(super) struct LargeCounts {
+pub(crate) struct LargeCounts {
     /// Requests up to 1 MiB that no class serves.
-    pub(super) blocks: Counter,
+    pub(crate) blocks: Counter,
     /// Requests above.
-    pub(super) mappings: Counter,
+    pub(crate) mappings: Counter,
 }
 
 impl LargeCounts {

@@ -5,8 +5,7 @@
 //! child of the latter it is nobody's, as an object is. While an instrument is on, nothing goes
 //! this way.
 
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::clear::clear;

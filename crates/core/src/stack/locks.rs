@@ -1,8 +1,7 @@
 //! All locks of a stack, for `fork` and for statistics.
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig, Watch};
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
 use quarry_sys::lock::LockStats;
@@ -23,7 +22,7 @@ impl<C: StackConfig> Stack<C> {
         inner.metadata.visit_locks(visit);
         self.footprint.visit_locks(visit);
         self.withheld.visit_locks(visit);
-        self.checks.visit_locks(visit);
+        self.watch.visit_locks(visit);
         C::Cache::visit_locks(self, visit);
         self.fast.percpu.visit_locks(visit);
     }

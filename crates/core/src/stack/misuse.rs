@@ -1,47 +1,10 @@
 //! The report of a pointer that cannot be freed: one line, then abort.
 
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::call::Entry;
+use super::instance::{Stack, StackConfig};
 use crate::frame::{Kind, Order, Pfn};
 use crate::slab::CacheId;
-use core::fmt;
 use quarry_sys::report::fatal;
-
-/// The call that was given the pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// `free` and its relatives.
-    Free,
-    /// `realloc`.
-    Realloc,
-    /// `malloc_usable_size`.
-    UsableSize,
-    /// `operator delete` with a size.
-    Delete,
-    /// `free_sized`.
-    FreeSized,
-    /// `free_aligned_sized`.
-    FreeAlignedSized,
-    /// `quarry_cache_free` and its bulk form.
-    CacheFree,
-    /// `quarry_pages_free`.
-    PagesFree,
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Free => "free",
-            Self::Realloc => "realloc",
-            Self::UsableSize => "malloc_usable_size",
-            Self::Delete => "operator delete",
-            Self::FreeSized => "free_sized",
-            Self::FreeAlignedSized => "free_aligned_sized",
-            Self::CacheFree => "quarry_cache_free",
-            Self::PagesFree => "quarry_pages_free",
-        })
-    }
-}
 
 /// The fault of the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +43,7 @@ impl<C: StackConfig> Stack<C> {
     /// Reports and aborts.
     #[cold]
     #[inline(never)]
-    pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
+    pub(crate) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
         let stride = |id| self.known_cache(id).stride();
         match misuse {
             Misuse::NotInUse(id) => fatal(format_args!(
@@ -124,7 +87,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// The misuse of a frame with metadata in which no allocation starts: not ours, inside a block,
     /// or free again. O(frames), on the way to an abort.
-    pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
+    pub(crate) fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
         if self.arena().is_excluded(pfn.pageblock()) {
             return Misuse::Foreign;
@@ -132,8 +95,7 @@ impl<C: StackConfig> Stack<C> {
         let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
         let is_inside = head.is_some_and(|head| {
             let length = match frames.kind(head) {
-                Kind::PAGES | Kind::MAPPING => frames.link(head),
-                Kind::SAMPLED => self.sampled(head).map_or(0, |sampled| sampled.frames),
+                Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => self.frames_of_block(head),
                 _ => 0,
             };
             head.0.saturating_add(length) > pfn.0

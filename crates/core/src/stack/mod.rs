@@ -8,34 +8,27 @@
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
-//! budget_stats, miss -> cached_pages -> config
-//! config, durations -> deferral, fast_path, footprint, instruments, keeping, large, withheld
-//!     -> instance -> profiling -> misuse
+//! budget_stats, miss -> cached_pages
+//! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, keeping, large,
+//!     withheld -> instance -> watch -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
 //!     -> listed, moving -> pages, halves, upkeep, cache_host, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
-mod backtrace;
 mod bounding;
 mod budget_stats;
 mod cache_host;
 mod cached_pages;
 mod caches;
-mod checked;
-mod checked_resize;
-mod checking_all;
-mod config;
+mod call;
 mod deferral;
 mod direct_reclaim;
 mod durations;
 mod fast_path;
-mod findings;
 mod footprint;
-mod guarded;
 mod halves;
-mod hiding;
 mod instance;
 mod instruments;
 mod keeping;
@@ -47,7 +40,6 @@ mod misuse;
 mod moving;
 mod pages;
 mod print;
-mod profiling;
 mod reclaim;
 mod record;
 mod request;
@@ -55,6 +47,7 @@ mod resize;
 mod stats;
 mod upkeep;
 mod validate;
+mod watch;
 mod withheld;
 mod withholding;
 
@@ -62,18 +55,21 @@ pub(crate) use budget_stats::bytes;
 pub use budget_stats::{BalanceStats, BudgetStats, Pressure};
 pub use cached_pages::{CacheHost, CachedPages};
 pub use caches::CacheRef;
-pub use config::StackConfig;
+pub use call::{Entry, MIN_ALIGN, Request};
 pub use fast_path::StackOffsets;
 pub use halves::Halves;
-pub use instance::Stack;
+pub(crate) use instance::is_sane;
+pub use instance::{SampledBlock, Stack, StackConfig, Watch};
 pub use instruments::Instrument;
 pub use large::LargeStats;
 pub use miss::{Claimant, Miss};
-pub use misuse::{Entry, Misuse};
+pub use misuse::Misuse;
 pub use pages::PageFlags;
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;
-pub use request::{MIN_ALIGN, Request};
+pub(crate) use resize::with_headroom;
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;
+pub(crate) use withheld::{Block, Ring};
+pub(crate) use withholding::LEAST_FRAMES;

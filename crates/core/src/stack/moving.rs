@@ -5,9 +5,8 @@
 //! moved by `malloc` and `free` takes the place of the one that was moved before, and no slab
 //! becomes empty. These requests go past what CPUs and barns hold.
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::request::MIN_ALIGN;
+use super::call::MIN_ALIGN;
+use super::instance::{Stack, StackConfig};
 use crate::heap::classes;
 use crate::slab::{CacheId, Glance, Occupancy, SlabPolicy};
 use quarry_sys::percpu::Object;
@@ -35,7 +34,7 @@ impl<C: StackConfig> Stack<C> {
     /// serve: no slab has such objects, an instrument looks at requests, the policy has no such
     /// way, or there is no memory.
     pub fn alloc_dense(&self, size: usize, align: usize) -> Option<Object> {
-        if !self.has_classes() || self.instruments.are_on() {
+        if !self.has_classes() || self.is_watched() {
             return None;
         }
         let cache = self.known_cache(classes::of_aligned(size, align.max(MIN_ALIGN))?);

@@ -4,9 +4,9 @@
 //! holds for them too, and `free` accepts them. But they come from the page lists of the CPUs, go
 //! back there, and may have rights beyond the usual.
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::misuse::{Entry, Misuse};
+use super::call::Entry;
+use super::instance::{Stack, StackConfig};
+use super::misuse::Misuse;
 use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, Page, PageRequest};
 use core::mem::MaybeUninit;

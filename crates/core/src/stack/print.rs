@@ -1,8 +1,7 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::print_locks;
 use super::stats::StackStats;

@@ -23,10 +23,8 @@
 //! `keeping`).
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig, Watch};
 use super::keeping::{Keeping, MOST_LOOKS};
-use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone, Zones};
@@ -157,7 +155,7 @@ impl<C: StackConfig> Stack<C> {
     /// page lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     #[inline(never)]
     pub fn trim(&self) -> usize {
-        self.free_waiting();
+        self.watch.give_back(self);
         self.shrink_all();
         let bytes = self.purge_free();
         // Clean pageblocks hold no memory, but address space.
@@ -310,7 +308,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
         let (inner, context) = (self.inner(), self.context());
         // The checks fill free objects with bytes that they want to see again.
-        if inner.checks != CheckOptions::OFF {
+        if self.watch.have_records() {
             return None;
         }
         let is_due = |cache: &&Cache| state.rest[cache.id().index()] == Rest::Due;

@@ -2,8 +2,7 @@
 
 use super::budget_stats::BudgetStats;
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::LockKinds;
 use super::stats::{MemoryHeld, StackStats};

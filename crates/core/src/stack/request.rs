@@ -1,8 +1,8 @@
 //! `malloc` and its relatives: the fast paths, and the paths behind them.
 
-use super::config::StackConfig;
-use super::instance::{Stack, is_sane};
-use super::misuse::{Entry, Misuse};
+use super::call::{Entry, MIN_ALIGN, Request};
+use super::instance::{Stack, StackConfig, Watch, is_sane};
+use super::misuse::Misuse;
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
@@ -10,56 +10,6 @@ use crate::slab::{CacheId, Geometry, SlabPolicy};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
-
-/// Alignment that every allocation has.
-pub const MIN_ALIGN: usize = 16;
-
-/// A request to [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Bytes.
-    pub size: usize,
-    /// The address is a multiple of this power of two, and of [`MIN_ALIGN`].
-    pub align: usize,
-    /// True if all bytes are 0. Memory that is known to be zero is not cleared again.
-    pub zeroed: bool,
-}
-
-impl Request {
-    /// A request for `size` bytes.
-    #[inline(always)]
-    #[must_use]
-    pub const fn of(size: usize) -> Self {
-        Self { size, align: MIN_ALIGN, zeroed: false }
-    }
-
-    /// The same at a multiple of `align`, a power of two.
-    #[inline(always)]
-    #[must_use]
-    pub const fn aligned(self, align: usize) -> Self {
-        Self { align, ..self }
-    }
-
-    /// The same with all bytes 0.
-    #[inline(always)]
-    #[must_use]
-    pub const fn zeroed(self) -> Self {
-        Self { zeroed: true, ..self }
-    }
-
-    /// Returns whether an object of any class that is large enough will do.
-    #[inline(always)]
-    const fn is_plain(self) -> bool {
-        self.align <= MIN_ALIGN && !self.zeroed
-    }
-}
-
-impl From<usize> for Request {
-    #[inline(always)]
-    fn from(size: usize) -> Self {
-        Self::of(size)
-    }
-}
 
 /// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
 const MISSES_OF_COLD_CLASS: u8 = 8;
@@ -128,7 +78,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let class = classes::of(size);
         let serving = self.serving(class);
-        if (serving != class || self.instruments.are_on())
+        if (serving != class || self.is_watched())
             && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, serving)
         {
             return Some(object);
@@ -211,40 +161,21 @@ impl<C: StackConfig> Stack<C> {
 
     /// [`alloc`](Self::alloc) where the fast path has refused, or cannot serve the request at all.
     pub(super) fn alloc_refused(&self, request: Request) -> Option<Object> {
-        if self.instruments.are_on() {
-            return self.alloc_seen(request);
+        if self.is_watched() {
+            return self.alloc_watched(request);
         }
-        self.sample_if_due();
+        self.watch.tick(self);
         self.alloc_unseen(request)
     }
 
     /// A request that the instruments see.
     #[cold]
-    fn alloc_seen(&self, request: Request) -> Option<Object> {
-        if let Some(object) = self.alloc_guarded(request) {
-            return Some(object);
-        }
-        let Request { size, align, zeroed } = request;
-        let is_due = self.is_sample_due(size);
-        if is_due && let Some(object) = self.alloc_sampled(size, align.max(MIN_ALIGN), zeroed) {
-            return Some(object);
-        }
-        let object = if self.inner().checks.have_records() {
-            self.alloc_checked(request)?
-        } else {
-            self.alloc_unseen(request)?
-        };
-        if is_due
-            && let Some(pfn) = self.pfn(object.as_ptr())
-            && self.frames().kind(pfn) == Kind::MAPPING
-        {
-            self.sample_mapping(pfn, size, true);
-        }
-        Some(object)
+    fn alloc_watched(&self, request: Request) -> Option<Object> {
+        self.watch.alloc(self, request, || self.alloc_unseen(request))
     }
 
     /// A request as it is served without instruments.
-    pub(super) fn alloc_unseen(&self, request: Request) -> Option<Object> {
+    pub(crate) fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_slow(request.size);
         }
@@ -324,7 +255,6 @@ impl<C: StackConfig> Stack<C> {
         }
         let mapping = inner.mappings.alloc(inner.pages.zones(), frames, align)?;
         self.large.mappings.note_allocated();
-        self.sample_mapping(mapping.pfn, size, false);
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
@@ -403,10 +333,10 @@ impl<C: StackConfig> Stack<C> {
     /// As [`free_fast`](Self::free_fast).
     pub(super) unsafe fn free_slow(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
-        if unsafe { self.free_seen(Entry::Free, object) } {
+        if unsafe { self.watch.free(self, Entry::Free, object) } {
             return;
         }
-        self.sample_if_due();
+        self.watch.tick(self);
         // SAFETY: as above.
         unsafe { self.free_unseen(object) };
     }
@@ -415,24 +345,30 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Safety
     /// As [`free_fast`](Self::free_fast).
-    pub(super) unsafe fn free_unseen(&self, object: Object) {
+    pub(crate) unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
             // SAFETY: an object of this cache starts there, and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },
-            Owner::Pages(pfn) => {
-                let frames = self.frames().link(pfn);
-                self.frames().set_kind(pfn, 1, Kind::NONE);
-                self.free_block(pfn, frames);
-                self.large.blocks.note_freed();
+            Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
+            Owner::Sampled(pfn) => {
+                let frames = self.frames_of_block(pfn);
+                self.watch.forget(self, pfn);
+                self.free_whole_block(pfn, frames);
             }
-            Owner::Sampled(pfn) => self.free_sampled(pfn),
             Owner::Mapping(pfn) => {
-                self.profile.forget(self.record_of_mapping(pfn));
+                self.watch.forget(self, pfn);
                 let inner = self.inner();
                 inner.mappings.free(inner.pages.zones(), pfn);
                 self.large.mappings.note_freed();
             }
         }
+    }
+
+    /// Frees a block of pages in use.
+    fn free_whole_block(&self, pfn: Pfn, frames: u32) {
+        self.frames().set_kind(pfn, 1, Kind::NONE);
+        self.free_block(pfn, frames);
+        self.large.blocks.note_freed();
     }
 
     /// Frees an allocation; reports a pointer that is none and aborts. O(1) for most objects.
@@ -470,7 +406,9 @@ impl<C: StackConfig> Stack<C> {
         match kind {
             Kind::PAGES if is_start => Owner::Pages(pfn),
             Kind::MAPPING if is_start => Owner::Mapping(pfn),
-            Kind::SAMPLED if is_start && self.sampled(pfn).is_some() => Owner::Sampled(pfn),
+            Kind::SAMPLED if is_start && self.watch.sampled(self, pfn).is_some() => {
+                Owner::Sampled(pfn)
+            }
             Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
                 self.misuse(entry, address, Misuse::InsideBlock)
             }

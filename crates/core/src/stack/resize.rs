@@ -12,10 +12,10 @@
 //! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
 
-use super::config::StackConfig;
-use super::instance::{Stack, is_sane};
-use super::misuse::{Entry, Misuse};
-use super::request::{MIN_ALIGN, Owner, Request, SMALLEST_BLOCK};
+use super::call::{Entry, MIN_ALIGN, Request};
+use super::instance::{Stack, StackConfig, Watch, is_sane};
+use super::misuse::Misuse;
+use super::request::{Owner, SMALLEST_BLOCK};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::slab::{CacheId, Glance};
@@ -24,7 +24,7 @@ use quarry_sys::primitive::Ordering;
 
 /// Bytes to take for an allocation of `old` bytes that moves because it shall have `size`; see the
 /// module.
-pub(super) fn with_headroom(old: usize, size: usize) -> usize {
+pub(crate) fn with_headroom(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size - old <= old / 8;
     if !grows_by_little || size > LARGEST_BLOCK {
         return size;
@@ -69,8 +69,8 @@ impl<C: StackConfig> Stack<C> {
     /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
     /// that the running CPU would hand out next, and aborts.
     pub fn usable_size(&self, object: Object) -> usize {
-        if let Some(seen) = self.seen(Entry::UsableSize, object) {
-            return seen.size;
+        if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
+            return size;
         }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
@@ -87,7 +87,9 @@ impl<C: StackConfig> Stack<C> {
             Owner::Pages(pfn) | Owner::Mapping(pfn) => {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }
-            Owner::Sampled(pfn) => self.sampled(pfn).map_or(0, |sampled| sampled.usable),
+            Owner::Sampled(pfn) => {
+                self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.usable)
+            }
         }
     }
 
@@ -105,8 +107,8 @@ impl<C: StackConfig> Stack<C> {
     /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is none
     /// and aborts.
     pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
-        if let Some(seen) = self.seen(entry, object) {
-            return seen.demand(self, entry, size, align);
+        if self.watch.demand(self, entry, object, size, align) {
+            return;
         }
         let owner = self.owner(entry, object.as_ptr());
         let class = classes::of_aligned(size, align.max(MIN_ALIGN));
@@ -142,8 +144,8 @@ impl<C: StackConfig> Stack<C> {
     /// Demands that `object` has `size` bytes, whatever it was asked for first. As
     /// [`demand_size`](Self::demand_size).
     pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
-        if let Some(seen) = self.seen(entry, object) {
-            return seen.demand(self, entry, size, 1);
+        if self.watch.demand(self, entry, object, size, 1) {
+            return;
         }
         let owner = self.owner(entry, object.as_ptr());
         if self.bytes_of(owner) < size {
@@ -163,9 +165,9 @@ impl<C: StackConfig> Stack<C> {
     /// Counts a wrong size; false means to report it. What is freed follows from the address alone,
     /// and programs that run on every other allocator delete objects through a base class without a
     /// virtual destructor. So a wrong size is an error only where the program is searched for some.
-    pub(super) fn forgives_wrong_size(&self) -> bool {
-        self.checks.wrong_sizes.fetch_add(1, Ordering::Relaxed);
-        !self.inner().checks.have_records()
+    pub(crate) fn forgives_wrong_size(&self) -> bool {
+        self.wrong_sizes.fetch_add(1, Ordering::Relaxed);
+        !self.watch.have_records()
     }
 
     /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
@@ -180,7 +182,7 @@ impl<C: StackConfig> Stack<C> {
     /// them find. As [`usable_fast`](Self::usable_fast).
     #[inline]
     pub(super) fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
-        let block = self.block_fast(address).filter(|_| !self.instruments.are_on());
+        let block = self.block_fast(address).filter(|_| !self.is_watched());
         block.is_some_and(|(_, held)| block_stays(held, size))
     }
 
@@ -241,14 +243,15 @@ impl<C: StackConfig> Stack<C> {
         if !is_sane(size) {
             return None;
         }
+        let request = Request::of(size).aligned(align);
         // SAFETY: the caller's promise is passed on.
-        if let Some(resized) = unsafe { self.realloc_if_seen(object, size, align) } {
+        if let Some(resized) = unsafe { self.watch.realloc(self, object, request) } {
             return resized;
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
         // All but samples has records then, also what a sample becomes: a sample moves.
-        let have_records = self.inner().checks.have_records();
+        let have_records = self.watch.have_records();
         // A mapping that moves by page tables moves to a pageblock.
         if !have_records
             && align <= PAGEBLOCK_BYTES
@@ -256,11 +259,8 @@ impl<C: StackConfig> Stack<C> {
         {
             return Some(resized);
         }
-        let new = if have_records {
-            self.alloc(Request::of(size).aligned(align))
-        } else {
-            self.alloc_to_grow(old, size, align)
-        };
+        let new =
+            if have_records { self.alloc(request) } else { self.alloc_to_grow(old, size, align) };
         let Some(new) = new else {
             // An allocation that shrinks has memory enough.
             return (size <= old).then_some(object);
@@ -301,10 +301,10 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let frames = frames_of(size)?;
         let charged = inner.mappings.charged(inner.pages.zones(), pfn);
-        let record = self.record_of_mapping(pfn);
         let moved = inner.mappings.resize(inner.pages.zones(), pfn, frames)?;
         self.large.mappings.note_resized();
-        self.resample_mapping(record, moved, size);
+        self.watch.forget(self, moved);
+        self.watch.count(self, moved, frames, size);
         let more = inner.mappings.charged(inner.pages.zones(), moved).saturating_sub(charged);
         if more > 0 {
             self.bound_footprint(more);
@@ -321,17 +321,23 @@ impl<C: StackConfig> Stack<C> {
         if frames > held {
             let is_extended = self.pages().extend_exact(slot, pfn, held, frames);
             if is_extended {
-                self.resample_block(pfn, frames, size);
-                self.large.blocks.note_resized();
+                self.note_resized(pfn, frames, size);
             }
             return is_extended;
         }
         if held - frames > held / 4 {
-            self.resample_block(pfn, frames, size);
+            self.note_resized(pfn, frames, size);
             self.pages().trim_exact(slot, pfn, held, frames);
-            self.large.blocks.note_resized();
         }
         true
+    }
+
+    /// A block of pages, or a sample, has `frames` frames from now on.
+    fn note_resized(&self, pfn: Pfn, frames: u32, size: usize) {
+        self.watch.forget(self, pfn);
+        self.frames().set_link(pfn, frames);
+        self.watch.count(self, pfn, frames, size);
+        self.large.blocks.note_resized();
     }
 
     /// An allocation of `size` bytes or somewhat more for what had `old` ones; a block that grows
@@ -356,7 +362,7 @@ impl<C: StackConfig> Stack<C> {
         let (slot, frames) = (self.fast.percpu.current(), frames_of(size)?);
         let page = self.pages().alloc_extent_with_room(slot, frames)?;
         let object = self.adopt_block(page, frames);
-        self.resample_block(page.pfn, frames, size);
+        self.watch.count(self, page.pfn, frames, size);
         Some(object)
     }
 
@@ -364,7 +370,7 @@ impl<C: StackConfig> Stack<C> {
     /// with nothing to be done. False also where it is an object.
     pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
-        if !self.is_ready() || self.seen(Entry::Realloc, object).is_some() {
+        if !self.is_ready() || self.watch.size(self, Entry::Realloc, object).is_some() {
             return false;
         }
         match self.owner(Entry::Realloc, object.as_ptr()) {

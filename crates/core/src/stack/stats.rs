@@ -1,8 +1,7 @@
 //! The counts of a stack and its memory, as one value.
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use crate::frame::{FRAME_BYTES, METADATA_KINDS, MetadataKind, NodeId, PAGEBLOCK_BYTES};
 use crate::pcp::PcpCounters;
@@ -146,7 +145,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: self.large.mappings.stats(),
             page_lists: inner.pages.pcp_totals(),
             direct_reclaims: self.deferral.reclaims.load(Relaxed),
-            wrong_sizes: self.checks.wrong_sizes.load(Relaxed),
+            wrong_sizes: self.wrong_sizes.load(Relaxed),
             slots: self.slot_use(),
             ..StackStats::default()
         };

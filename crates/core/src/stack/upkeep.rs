@@ -4,8 +4,7 @@
 //! [`Stack::trim`] and [`Stack::reclaim`].
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig, Watch};
 use super::reclaim::{ReclaimState, Reclaimed};
 use quarry_sys::locks::Visit;
 
@@ -89,7 +88,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
 
     /// Lets the next request be a sample for guard pages, if one is due. O(1).
     pub fn sample_if_due(self) {
-        self.0.sample_if_due();
+        self.0.watch.tick(self.0);
     }
 
     /// Counts a request of `frames` frames that was refused. O(slots).

@@ -10,9 +10,7 @@
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
 use super::cached_pages::CachedPages;
-use super::config::StackConfig;
-use super::instance::Stack;
-use crate::checks::hidden::HiddenBlock;
+use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
@@ -74,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
                     Kind::HIDDEN => self.count_hidden(pfn, &mut census),
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::SAMPLED => {
-                        let sampled = self.sampled(pfn);
+                        let sampled = self.watch.sampled(self, pfn);
                         frame.that(sampled.is_some(), "the record of a sample names its frame")?;
                         census.of_blocks += sampled.map_or(0, |sampled| sampled.frames.into());
                     }
@@ -97,8 +95,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// A hidden block counts as what it was.
     fn count_hidden(&self, pfn: Pfn, census: &mut Census) {
-        let is_mapping = |block: &HiddenBlock| block.is_mapping;
-        if self.checks.hidden.lock().find(pfn.0).is_some_and(is_mapping) {
+        if self.watch.is_hidden_mapping(pfn) {
             census.mappings += 1;
             census.of_mappings +=
                 u64::from(self.inner().mappings.charged(self.pages().zones(), pfn));

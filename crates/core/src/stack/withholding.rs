@@ -1,9 +1,8 @@
 //! How a freed block is taken out of the program's reach, and how it comes back (see `withheld`).
 
-use super::config::StackConfig;
-use super::instance::Stack;
+use super::instance::{Stack, StackConfig};
 use super::withheld::Block;
-use crate::frame::{FRAME_SHIFT, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::os::{Os, OsError};
@@ -12,7 +11,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes
 /// one of its own at first (`M_MMAP_THRESHOLD`).
-const LEAST_FRAMES: u32 = 32;
+pub(crate) const LEAST_FRAMES: u32 = 32;
 /// From one block to the next: 100 ms. The calls take some 10 us, and the pages that are touched
 /// again up to 60 us.
 const INTERVAL_NS: u64 = 100_000_000;
@@ -20,8 +19,8 @@ const INTERVAL_NS: u64 = 100_000_000;
 impl<C: StackConfig> Stack<C> {
     /// Frees a block that has no owner any more, at once or after it has been out of reach for a
     /// while.
-    pub(super) fn free_block(&self, pfn: Pfn, frames: u32) {
-        let block = Block { pfn, frames };
+    pub(crate) fn free_block(&self, pfn: Pfn, frames: u32) {
+        let block = Block { pfn, frames, about: () };
         if frames < LEAST_FRAMES || !self.withhold(block) {
             self.free_now(block);
         }
@@ -34,28 +33,33 @@ impl<C: StackConfig> Stack<C> {
             && coarse_ns().saturating_sub(self.withheld.since_ns.load(Relaxed)) >= INTERVAL_NS
     }
 
-    fn free_now(&self, Block { pfn, frames }: Block) {
-        self.pages().free_exact(self.fast.percpu.current(), pfn, frames);
+    fn free_now(&self, block: Block<()>) {
+        self.pages().free_exact(self.fast.percpu.current(), block.pfn, block.frames);
     }
 
-    fn withhold(&self, block: Block) -> bool {
+    fn withhold(&self, block: Block<()>) -> bool {
         let now = coarse_ns();
         if now.saturating_sub(self.withheld.since_ns.load(Relaxed)) < INTERVAL_NS {
             return false;
         }
         self.withheld.since_ns.store(now, Relaxed);
-        // A page of the system that is larger than a frame may hold other blocks as well.
-        if self.arena().os().page_size() > 1 << FRAME_SHIFT {
+        if !self.has_small_pages() {
             return false;
         }
-        let mut held = self.withheld.block.lock();
-        let before = *held;
-        if before.is_some_and(|before| !self.show(before)) {
+        let mut ring = self.withheld.ring.lock();
+        let before = ring.pop();
+        if let Some(before) = before
+            && !self.show(&before)
+        {
+            ring.push(before);
             return false;
         }
-        let is_withheld = self.hide(block);
-        self.withheld.set(&mut held, is_withheld.then_some(block));
-        drop(held);
+        let is_withheld = self.hide(&block);
+        if is_withheld {
+            ring.push(block);
+        }
+        self.withheld.note(&ring);
+        drop(ring);
         before.into_iter().for_each(|before| self.free_now(before));
         is_withheld
     }
@@ -66,20 +70,31 @@ impl<C: StackConfig> Stack<C> {
         if !self.withheld.is_some() {
             return false;
         }
-        let mut held = self.withheld.block.lock();
-        let Some(block) = held.filter(|block| self.show(*block)) else {
-            self.withheld.is_stuck.store(true, Relaxed);
-            return false;
-        };
-        self.withheld.set(&mut held, None);
-        drop(held);
-        self.free_now(block);
-        true
+        let mut ring = self.withheld.ring.lock();
+        let block = ring.pop();
+        if let Some(block) = block
+            && self.show(&block)
+        {
+            self.withheld.note(&ring);
+            drop(ring);
+            self.free_now(block);
+            return true;
+        }
+        if let Some(block) = block {
+            ring.push(block);
+        }
+        self.withheld.is_stuck.store(true, Relaxed);
+        false
+    }
+
+    /// Returns whether a page of the system is a frame: a larger one may hold other blocks as well.
+    pub(crate) fn has_small_pages(&self) -> bool {
+        self.arena().os().page_size() == FRAME_BYTES
     }
 
     /// Makes a block inaccessible and gives its pages back; returns whether any of it is
     /// inaccessible.
-    fn hide(&self, block: Block) -> bool {
+    pub(crate) fn hide<T>(&self, block: &Block<T>) -> bool {
         let (os, address, bytes) = self.place(block);
         match os.set_accessible(address, bytes, false) {
             Ok(()) => {
@@ -95,12 +110,12 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Makes a block accessible again; returns whether the system has done it.
-    fn show(&self, block: Block) -> bool {
+    pub(crate) fn show<T>(&self, block: &Block<T>) -> bool {
         let (os, address, bytes) = self.place(block);
         os.set_accessible(address, bytes, true).is_ok()
     }
 
-    fn place(&self, block: Block) -> (&'static dyn Os, NonNull<u8>, usize) {
+    fn place<T>(&self, block: &Block<T>) -> (&'static dyn Os, NonNull<u8>, usize) {
         (self.arena().os(), self.address(block.pfn), (block.frames as usize) << FRAME_SHIFT)
     }
 }

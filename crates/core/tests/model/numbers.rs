@@ -6,6 +6,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::{CacheParams, Sheaf};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::SteppedSlots;
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -17,6 +18,7 @@ impl StackConfig for Config {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// Whoever sees a cache sees all of it, and the one that has the number now.

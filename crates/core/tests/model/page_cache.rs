@@ -14,6 +14,7 @@ use quarry_core::page_cache::{
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::SteppedSlots;
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -26,6 +27,7 @@ impl StackConfig for Config {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = PageCaching;
+    type Watch = AllInstruments;
 }
 
 /// A stack with one mapping.

@@ -10,6 +10,7 @@ use quarry_core::pcp::V6_18;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::slab::{LinuxSlab, Sheaf, Slam, Slqb};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, Stepped, SteppedSlots};
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -26,6 +27,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type Slab = S;
     type Pages = V6_18;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// A stack with one cache, and who has its objects.

@@ -8,6 +8,7 @@ use quarry_core::slab::CacheId;
 use quarry_core::slab::CacheParams;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{ArrayId, NativeSlots, PerCpu, SlotIndex};
 use std::sync::mpsc;
 use std::thread;
@@ -166,6 +167,7 @@ impl StackConfig for Native {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// However many caches and CPUs have something to give, their CPUs are stopped once.

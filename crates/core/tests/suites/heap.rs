@@ -4,9 +4,9 @@ use crate::support::{
     Backing, Bed, Oracle, VirtualConfig, check, fix_checks, on_cpu, pattern, small,
 };
 use proptest::prelude::*;
-use quarry_core::checks::{CheckFlags, CheckOptions};
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
+use quarry_core::heap::{CheckFlags, CheckOptions};
 use quarry_core::heap::{LARGEST_BLOCK, classes};
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{LargeStats, Request};
@@ -298,7 +298,7 @@ fn usable_bytes_are_those_that_were_asked_for_under_checks() {
         play.alloc(size, 1, false);
         assert_eq!(play.oracle.pick(play.oracle.len() - 1).map(|live| live.bytes), Some(size));
     }
-    play.bed.stack.look_at_all();
+    play.bed.stack.watch().1.look_at_all(&play.bed.stack);
     play.finish();
 }
 

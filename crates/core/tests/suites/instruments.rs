@@ -1,8 +1,8 @@
 //! Instruments switched on and off while a heap is used.
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
-use quarry_core::checks::{CheckOptions, Sampling};
 use quarry_core::heap::options::StackOptions;
+use quarry_core::heap::{CheckOptions, Sampling};
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Instrument, Stack};
 use quarry_sys::os::Linux;

@@ -40,3 +40,4 @@ mod sparse;
 mod support;
 mod threads;
 mod usage;
+mod watch;

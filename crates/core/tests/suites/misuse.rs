@@ -11,6 +11,7 @@ use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_core::stack::StackConfig;
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -257,6 +258,7 @@ impl StackConfig for NativeConfig {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 #[test]

@@ -14,6 +14,7 @@ use quarry_core::page_cache::{
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::NativeSlots;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,6 +33,7 @@ impl StackConfig for Config {
     type Slab = Sheaf;
     type Pages = V6_18;
     type Cache = PageCaching;
+    type Watch = AllInstruments;
 }
 
 type Cache<'a> = PageCacheRef<'a, Stack<Config>>;

@@ -10,6 +10,7 @@ use quarry_core::slab::CacheId;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
 use quarry_core::stack::{ReclaimState, Request, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use std::marker::PhantomData;
 use std::sync::Mutex;
@@ -69,6 +70,7 @@ where
     type Slab = S;
     type Pages = L;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// An object on its way.

@@ -1,7 +1,7 @@
 //! Writing a profile: the counts as they are, and a copy of `/proc/self/maps`.
 
 use super::switch::ProfileError;
-use crate::instance::{STACK, is_ready};
+use crate::instance::{is_ready, profile};
 use core::ffi::{c_int, c_void};
 use quarry_sys::errno;
 
@@ -11,7 +11,7 @@ use quarry_sys::errno;
 /// # Errors
 /// [`NoProfile`](ProfileError::NoProfile), or what the system says of the file.
 pub fn write_to(fd: i32) -> Result<(), ProfileError> {
-    let area = is_ready().then(|| STACK.profile().area()).flatten();
+    let area = is_ready().then(|| profile().area()).flatten();
     let area = area.ok_or(ProfileError::NoProfile)?;
     write_memory(fd, area.start().as_ptr().cast(), area.used_bytes())?;
     copy_maps(fd)

@@ -6,11 +6,11 @@
 //! child never adds to the counts of its parent.
 
 use crate::gate;
-use crate::instance::{READY, STACK, STATE, is_ready};
+use crate::instance::{READY, STACK, STATE, is_ready, profile};
 use core::fmt;
 use core::ptr::NonNull;
-use quarry_core::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
-use quarry_core::profile::{Area, LARGEST_MEAN, ProfileOptions};
+use quarry_core::watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
+use quarry_core::watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -32,7 +32,7 @@ const NAME: &core::ffi::CStr = c"quarry-profile";
 const LEAST_DESCRIPTOR: i32 = 100;
 
 /// Mean bytes from one sample to the next, unless another number is given.
-pub const DEFAULT_MEAN_BYTES: usize = quarry_core::profile::DEFAULT_MEAN as usize;
+pub const DEFAULT_MEAN_BYTES: usize = quarry_core::watch::profile::DEFAULT_MEAN as usize;
 
 /// Why a profile does not start, or is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +91,12 @@ pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
 /// it.
 pub fn stop() {
     let _errno = KeepErrno::new();
-    if !is_ready() || !STACK.profile().is_on() {
+    if !is_ready() || !profile().is_on() {
         return;
     }
     let _inside = gate::enter();
     let Some(_switch) = SWITCH.try_lock() else { return };
-    STACK.stop_profile();
+    profile().stop(&STACK);
     note(Head::Stopped, wall_ns());
 }
 
@@ -107,7 +107,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
     }
     let _inside = gate::enter();
     let _switch = SWITCH.try_lock().ok_or(ProfileError::Busy)?;
-    if STACK.profile().is_on() {
+    if profile().is_on() {
         return Err(ProfileError::AlreadyOn);
     }
     make_tables().map_err(|error| ProfileError::System(error.0))?;
@@ -119,7 +119,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
-    STACK.start_profile(&options).map_err(|_| ProfileError::Busy)?;
+    profile().start(&STACK, &options).map_err(|_| ProfileError::Busy)?;
     note(Head::Started, wall_ns());
     // SAFETY: getpid has no preconditions.
     note(Head::Pid, unsafe { libc::getpid() }.unsigned_abs().into());
@@ -127,7 +127,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
 }
 
 fn note(word: Head, value: u64) {
-    if let Some(area) = STACK.profile().area() {
+    if let Some(area) = profile().area() {
         area.head(word).store(value, Ordering::Relaxed);
     }
 }
@@ -135,13 +135,13 @@ fn note(word: Head, value: u64) {
 /// Makes the tables, where that has not been done, and lets others read the counts, if they may.
 fn make_tables() -> OsResult<()> {
     let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
-    if STACK.profile().area().is_none() {
+    if profile().area().is_none() {
         let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
         let start = os.reserve(bytes)?;
         // SAFETY: fresh memory of as many words, which is never unmapped; what takes its place is
         // zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
-        STACK.prepare_profile(os, area)?;
+        profile().prepare(&STACK, os, area)?;
     }
     if !is_confined() && !IS_SHARED.load(Ordering::Relaxed) {
         let shared = with_memory(|start, bytes| {
@@ -154,17 +154,17 @@ fn make_tables() -> OsResult<()> {
 }
 
 fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsResult<()> {
-    let Some(area) = STACK.profile().area() else { return Ok(()) };
+    let Some(area) = profile().area() else { return Ok(()) };
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
 /// In the child of a fork: the profile is the parent's. What it has sampled stays as it is. Returns
 /// whether there was one.
 pub(super) fn adopt_in_child() -> bool {
-    if !is_ready() || STACK.profile().area().is_none() {
+    if !is_ready() || profile().area().is_none() {
         return false;
     }
-    STACK.profile().adopt_in_child();
+    profile().adopt_in_child();
     if IS_SHARED.swap(false, Ordering::Relaxed) {
         // SAFETY: the mapping is ours, and the child has one thread.
         let private = with_memory(|start, bytes| unsafe { replace_by_private(start, bytes) });
@@ -173,7 +173,7 @@ pub(super) fn adopt_in_child() -> bool {
             IS_SHARED.store(true, Ordering::Relaxed);
         }
     }
-    STACK.stop_profile();
+    profile().stop(&STACK);
     true
 }
 
@@ -181,5 +181,5 @@ pub(super) fn adopt_in_child() -> bool {
 pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
-    STACK.profile().area().is_some_and(|area| area.head(Head::Pid).load(Ordering::Relaxed) == pid)
+    profile().area().is_some_and(|area| area.head(Head::Pid).load(Ordering::Relaxed) == pid)
 }

@@ -11,6 +11,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::{Chosen, Machine as Declared, PAGE_POLICY_NAMES};
 use quarry_core::slab::{SlabPolicy, SlabVisitor, with_slab_policy};
 use quarry_core::stack::{Request, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, VirtualSlots};
@@ -49,6 +50,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for Config<S> {
     type Slab = S;
     type Pages = Chosen;
     type Cache = ();
+    type Watch = AllInstruments;
 }
 
 /// The state that all copies share.

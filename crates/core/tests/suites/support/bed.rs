@@ -2,11 +2,12 @@
 
 use super::{Backing, TestOs};
 use quarry_core::cache::PageCaching;
-use quarry_core::checks::CheckOptions;
+use quarry_core::heap::CheckOptions;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::{PagePolicy, V6_18};
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{CachedPages, Stack, StackConfig};
+use quarry_core::watch::AllInstruments;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
 use std::cell::Cell;
@@ -25,6 +26,7 @@ where
     type Slab = S;
     type Pages = P;
     type Cache = K;
+    type Watch = AllInstruments;
 }
 
 thread_local! {

@@ -3,17 +3,15 @@
 //! The lines follow what SLUB prints (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
 //! one, who allocated the object, and who freed it.
 
-use super::checked::{Place, Seen};
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::misuse::{Entry, Misuse};
-use crate::checks::{CheckFlags, Damage, Shape, Slot, Tracked};
+use super::backtrace::print_callers;
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::{Checks, Damage, Seal, Shape, Slot, Tracked};
 use crate::frame::{Kind, Pfn};
+use crate::heap::CheckFlags;
 use crate::slab::CacheId;
+use crate::stack::{Entry, Misuse, Stack, StackConfig};
 use core::fmt;
 use quarry_sys::report::{abort, warn};
-
-use super::backtrace::print_callers;
 
 /// Bytes of a line of a dump, and how many are printed in front of the first wrong byte and behind.
 const LINE_BYTES: usize = 16;
@@ -31,9 +29,20 @@ impl fmt::Display for Found {
     }
 }
 
-impl<C: StackConfig> Stack<C> {
+impl Checks {
+    /// Reports an access that faulted, where it was to memory of `stack` that the checks, which
+    /// belong to it, have made inaccessible; returns otherwise. For a handler of SIGSEGV: takes no
+    /// lock, and may read a block that another thread is about to hide.
+    pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
+        if stack.is_ready() {
+            self.on(stack).report_fault(address, is_write);
+        }
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
     /// Reports the misuse of an allocation that the checks know, and aborts.
-    pub(super) fn misuse_of_seen(&self, entry: Entry, seen: &Seen, misuse: Misuse) -> ! {
+    pub(super) fn misuse_of_seen(&self, entry: Entry, seen: &Allocation, misuse: Misuse) -> ! {
         let address = core::ptr::with_exposed_provenance_mut(seen.address);
         self.misuse_of_seen_at(entry, address, seen, misuse)
     }
@@ -45,7 +54,7 @@ impl<C: StackConfig> Stack<C> {
         &self,
         entry: Entry,
         address: *mut u8,
-        seen: &Seen,
+        seen: &Allocation,
         misuse: Misuse,
     ) -> ! {
         let size = seen.size;
@@ -73,17 +82,29 @@ impl<C: StackConfig> Stack<C> {
         self.end_here()
     }
 
-    fn is_large(&self, seen: &Seen) -> bool {
-        let pfn = self.pfn(core::ptr::with_exposed_provenance(seen.address));
-        let kind = pfn.map_or(Kind::NONE, |pfn| self.frames().kind(pfn));
-        matches!(seen.place, Place::Slot(..)) && !kind.is_cache()
+    /// Demands that a request of `size` bytes at a multiple of `align` was for this, as
+    /// `Stack::demand_size`. The C++ library rounds what it asks for up to the alignment, and makes
+    /// a byte of nothing.
+    pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
+        let rounded = size.max(1).checked_next_multiple_of(align.max(1));
+        let is_right = seen.size == size || Some(seen.size) == rounded;
+        if !is_right && !self.stack.forgives_wrong_size() {
+            let wrong = Misuse::WrongSize { claimed: size, bytes: seen.size };
+            self.misuse_of_seen(entry, seen, wrong);
+        }
     }
 
-    fn tell_of(&self, seen: &Seen) {
+    fn is_large(&self, seen: &Allocation) -> bool {
+        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(seen.address));
+        let kind = pfn.map_or(Kind::NONE, |pfn| self.stack.frames().kind(pfn));
+        matches!(seen.storage, Storage::Slot(..)) && !kind.is_cache()
+    }
+
+    fn tell_of(&self, seen: &Allocation) {
         warn(format_args!("  object at {:#x}, {} bytes", seen.address, seen.size));
-        match seen.place {
-            Place::Slot(slot, shape) => tell_owners(slot, &shape),
-            Place::Guarded(number) => self.tell_guarded(number),
+        match seen.storage {
+            Storage::Slot(slot, shape) => tell_owners(slot, &shape),
+            Storage::Guarded(number) => self.tell_guarded(number),
         }
     }
 
@@ -148,36 +169,32 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {
         let Some(hidden) = self.checks.hidden.lock_of_others() else { return };
-        let Some(block) = hidden.find(pfn.0) else { return };
-        let is_start =
-            self.address(Pfn(block.first)).as_ptr().addr() + block.shape.front == address.addr();
+        let Some(block) = hidden.find(pfn) else { return };
+        let is_start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front
+            == address.addr();
         let what = if is_start { "no block in use starts there" } else { "pointer into a block" };
         warn(format_args!("{entry}({address:p}): {what}: freed already, or never allocated"));
-        tell_tracks(&block.tracks);
+        tell_tracks(&block.about.tracks);
         self.end_here()
     }
 
-    /// Reports an access that faulted, where it was to memory that the checks have made
-    /// inaccessible; returns otherwise. For a handler of SIGSEGV: takes no lock, and may read a
-    /// block that another thread is about to hide.
-    pub fn report_fault(&self, address: usize, is_write: bool) {
-        if !self.is_ready() {
-            return;
-        }
+    fn report_fault(&self, address: usize, is_write: bool) {
         let access = if is_write { "write to" } else { "read of" };
-        if let Some(number) = self.guarded_at(core::ptr::without_provenance(address)) {
+        if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
         }
-        let Some(pfn) = self.arena().pfn(core::ptr::without_provenance(address)) else { return };
+        let Some(pfn) = self.stack.arena().pfn(core::ptr::without_provenance(address)) else {
+            return;
+        };
         // The owner of the lock may be this thread: then the fault is not the program's.
         let Some(hidden) = self.checks.hidden.try_lock() else { return };
-        if let Some(block) = hidden.find(pfn.0) {
-            let start = self.address(Pfn(block.first)).as_ptr().addr() + block.shape.front;
+        if let Some(block) = hidden.find(pfn) {
+            let start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front;
             warn(format_args!(
                 "{access} {address:#x}: object of {} bytes at {start:#x} was freed",
-                block.shape.size
+                block.about.shape.size
             ));
-            tell_tracks(&block.tracks);
+            tell_tracks(&block.about.tracks);
             self.end_here();
         }
         drop(hidden);
@@ -186,20 +203,51 @@ impl<C: StackConfig> Stack<C> {
 
     /// Reports an access to the guard page behind a large block.
     fn report_guard_page(&self, pfn: Pfn, address: usize, access: &str) {
-        if !self.inner().checks.harden {
+        if !self.options().harden {
             return;
         }
         let heads = (0..=pfn.0).rev().map(Pfn);
-        let head = heads.into_iter().find(|head| self.frames().kind(*head) != Kind::NONE);
+        let head = heads.into_iter().find(|head| self.stack.frames().kind(*head) != Kind::NONE);
         let Some(head) = head.filter(|head| {
-            let kind = self.frames().kind(*head);
+            let kind = self.stack.frames().kind(*head);
             (kind == Kind::PAGES || kind == Kind::MAPPING)
-                && head.0 + self.frames().link(*head) == pfn.0 + 1
+                && head.0 + self.stack.frames().link(*head) == pfn.0 + 1
         }) else {
             return;
         };
-        let start = self.address(head).as_ptr().addr();
+        let start = self.stack.address(head).as_ptr().addr();
         warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
+        self.end_here()
+    }
+
+    /// Prints what is known of an object.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_guarded(&self, number: usize) {
+        let tracks = &self.guarded(number).tracks;
+        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
+    }
+
+    /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
+    #[cold]
+    #[inline(never)]
+    fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
+        let guarded = self.guarded(number);
+        let user = guarded.user();
+        let (start, size) = (user.start, user.bytes);
+        match guarded.seal() {
+            Seal::Broken => {
+                warn(format_args!("{access} {address:#x}: a guard page, far from any object"));
+            }
+            Seal::Freed => warn(format_args!(
+                "{access} {address:#x}: object of {size} bytes at {start:#x} was freed"
+            )),
+            Seal::Live => warn(format_args!(
+                "{access} {address:#x}: byte {} of an object of {size} bytes at {start:#x}",
+                address as isize - start as isize
+            )),
+        }
+        self.tell_guarded(number);
         self.end_here()
     }
 

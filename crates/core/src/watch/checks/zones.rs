@@ -12,8 +12,8 @@
 //! A pattern is a word of eight bytes; the byte at an address is the one of the address's place in
 //! its aligned word.
 
-use super::flags::CheckFlags;
 use super::record::{Shape, Slot, mixed};
+use crate::heap::CheckFlags;
 
 /// Longest zone behind an object that is written and looked at: a page, or a line for canaries.
 const MOST_ZONE: usize = 4096;

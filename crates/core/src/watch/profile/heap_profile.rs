@@ -76,7 +76,12 @@ impl HeapProfile {
     ///
     /// # Errors
     /// The system's refusal; then nothing is made.
-    pub fn prepare(&self, os: &'static dyn Os, slots: usize, area: Area) -> OsResult<usize> {
+    pub(crate) fn make_tables(
+        &self,
+        os: &'static dyn Os,
+        slots: usize,
+        area: Area,
+    ) -> OsResult<usize> {
         if self.tables.get().is_some() {
             return Ok(0);
         }
@@ -197,7 +202,7 @@ impl HeapProfile {
 
     /// Ends a sample whose object is freed, and gives back what is known of it. Calls the tracer
     /// where frees are traced.
-    pub(crate) fn forget(&self, record: u32) {
+    pub(crate) fn end_sample(&self, record: u32) {
         let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
         self.while_on(|tables, session| {
             let size = sampled.size as u64;

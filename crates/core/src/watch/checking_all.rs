@@ -1,22 +1,27 @@
 //! Looks at all objects that the checks know: at exit, and where a program asks for it.
 
-use super::config::StackConfig;
-use super::instance::Stack;
-use crate::checks::Slot;
-use crate::frame::{FRAME_SHIFT, Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use super::checker::Checker;
+use super::checks::{Checks, Slot};
+use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::CacheId;
+use crate::stack::{Stack, StackConfig};
 
-impl<C: StackConfig> Stack<C> {
-    /// Looks at every object that has a record, in use or freed a while ago; reports the first that
-    /// was written where nobody should write, and aborts. No other thread is on a slow path
-    /// meanwhile. O(memory of the heap).
-    pub fn look_at_all(&self) {
-        if !self.is_ready() || !self.inner().checks.have_records() {
-            return;
+impl Checks {
+    /// Looks at every object of `stack`, to which the checks belong, that has a record, in use or
+    /// freed a while ago; reports the first that was written where nobody should write, and aborts.
+    /// No other thread is on a slow path meanwhile. O(memory of the heap).
+    pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
+        if stack.is_ready() && self.options().have_records() {
+            self.on(stack).look_at_all();
         }
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
+    fn look_at_all(&self) {
         self.look_at_waiting();
-        for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
-            if self.arena().is_taken(block) {
+        for block in (0..self.stack.arena().span_blocks()).map(PageblockIndex) {
+            if self.stack.arena().is_taken(block) {
                 let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
                 frames.for_each(|pfn| self.look_at_frame(pfn));
             }
@@ -24,9 +29,9 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn look_at_frame(&self, pfn: Pfn) {
-        let kind = self.frames().kind(pfn);
-        let address = self.address(pfn);
-        if self.guarded_at(address.as_ptr()).is_some() {
+        let kind = self.stack.frames().kind(pfn);
+        let address = self.stack.address(pfn);
+        if self.checks.guarded_at(address.as_ptr()).is_some() {
             return;
         }
         if kind == Kind::PAGES || kind == Kind::MAPPING {
@@ -37,9 +42,8 @@ impl<C: StackConfig> Stack<C> {
             return;
         }
         let id = CacheId::new(usize::from(kind.0));
-        let offset = (pfn.0 as usize) << FRAME_SHIFT;
-        let Some(cache) = self.find_cache(id) else { return };
-        if self.fast.geometry[id.index()].slab(offset) != pfn {
+        let Some(cache) = self.stack.find_cache(id) else { return };
+        if self.stack.slab_at(id, address.as_ptr().addr()) != pfn {
             return;
         }
         let first = address.as_ptr().expose_provenance() + cache.first_object();

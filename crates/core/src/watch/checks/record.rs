@@ -16,8 +16,8 @@
 //! breaks the seal, whatever it writes, and whoever frees an object changes the seal by one
 //! compare-and-swap: of two that free it at the same time, one finds it freed.
 
-use super::flags::CheckFlags;
 use super::track::Track;
+use crate::heap::CheckFlags;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Bytes of a record.

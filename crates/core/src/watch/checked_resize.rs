@@ -1,17 +1,12 @@
 //! `realloc` of allocations that the checks know.
 
-use super::checked::{Place, Seen};
-use super::config::StackConfig;
-use super::instance::Stack;
-use super::misuse::Entry;
-use super::request::Request;
-use super::resize::with_headroom;
-use crate::checks::{Shape, Slot};
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::{Shape, Slot};
 use crate::heap::classes;
+use crate::stack::{Entry, Request, StackConfig, with_headroom};
 use quarry_sys::percpu::Object;
-use quarry_sys::primitive::Ordering;
 
-impl<C: StackConfig> Stack<C> {
+impl<C: StackConfig> Checker<'_, C> {
     /// `realloc` of an allocation that the checks know; `None` where they do not.
     ///
     /// # Safety
@@ -20,12 +15,11 @@ impl<C: StackConfig> Stack<C> {
     pub(super) unsafe fn realloc_if_seen(
         &self,
         object: Object,
-        size: usize,
-        align: usize,
+        request: Request,
     ) -> Option<Option<Object>> {
         let seen = self.seen(Entry::Realloc, object)?;
         // SAFETY: the caller's promise is passed on.
-        Some(unsafe { self.realloc_seen(&seen, size, align) })
+        Some(unsafe { self.realloc_seen(&seen, request) })
     }
 
     /// A small object always moves, so that pointers to the old one show themselves as stale. A
@@ -34,24 +28,24 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Safety
     /// As [`Stack::realloc`] of the object that was seen.
-    unsafe fn realloc_seen(&self, seen: &Seen, size: usize, align: usize) -> Option<Object> {
+    unsafe fn realloc_seen(&self, seen: &Allocation, request: Request) -> Option<Object> {
+        let size = request.size;
         let object = Object::new(core::ptr::with_exposed_provenance_mut(seen.address))?;
-        if let Place::Slot(slot, shape) = seen.place {
+        if let Storage::Slot(slot, shape) = seen.storage {
             // SAFETY: the object is live and the caller's alone (caller's promise).
             if unsafe { self.resize_checked(slot, shape, size) } {
                 return Some(object);
             }
         }
-        let request = Request::of(size).aligned(align);
         let room = if seen.size > classes::LARGEST && size > seen.size {
             with_headroom(seen.size, size) - size
         } else {
             0
         };
-        let new = if self.inner().checks.have_records() {
+        let new = if self.options().have_records() {
             self.alloc_roomy(request, room)?
         } else {
-            self.alloc_unseen(request)?
+            self.stack.alloc_unseen(request)?
         };
         // SAFETY: both have at least as many bytes and do not overlap; the old one is live.
         unsafe {
@@ -81,7 +75,7 @@ impl<C: StackConfig> Stack<C> {
                 self.report_damage(Some(Entry::Realloc), slot, shape, damage);
             }
             self.parts(slot, resized).arm();
-            slot.record().set(self.checks.secret.load(Ordering::Relaxed), &resized);
+            slot.record().set(self.secret(), &resized);
         }
         true
     }

@@ -1,18 +1,11 @@
 //! Guard pages by sampling: which requests get them, and what is found.
 
-use super::checked::{Place, Seen};
-use super::config::StackConfig;
-use super::findings::tell_tracks;
-use super::instance::Stack;
-use super::instruments::Instrument;
-use super::misuse::{Entry, Misuse};
-use super::request::{MIN_ALIGN, Request};
-use crate::checks::guards::{
-    GUARD_PAGE, GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of, place,
-};
-use crate::checks::{Sampling, Seal};
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::Seal;
+use super::checks::guards::{GUARD_PAGE, GUARDED_OBJECTS, GuardedObject, POOL_BYTES, place};
 use crate::frame::{FRAME_BYTES, MetadataKind, PAGEBLOCK_BYTES};
-use core::ptr::NonNull;
+use crate::heap::Sampling;
+use crate::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
@@ -20,14 +13,14 @@ use quarry_sys::report::warn;
 
 const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
 
-impl<C: StackConfig> Stack<C> {
-    /// Makes the pool, if samples are to be taken. The stack is ready.
+impl<C: StackConfig> Checker<'_, C> {
+    /// Makes the pool, if samples are to be taken.
     pub(super) fn start_guards(&self) {
-        let (inner, guards) = (self.inner(), &self.checks.guards);
-        if inner.checks.guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
+        let (inner, guards) = (self.stack.inner(), &self.checks.guards);
+        if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let os = self.arena().os();
+        let os = self.stack.arena().os();
         let bytes = GUARDED_OBJECTS * size_of::<GuardedObject>();
         if os.page_size() != GUARD_PAGE {
             return warn(format_args!("no guard pages: pages of the system are not 4 KiB"));
@@ -36,8 +29,8 @@ impl<C: StackConfig> Stack<C> {
         let objects = inner.metadata.alloc(bytes, 64, MetadataKind::Other).ok();
         let pool = inner.mappings.alloc(inner.pages.zones(), frames, PAGEBLOCK_BYTES);
         let (Some(objects), Some(pool)) = (objects, pool) else { return };
-        self.large.mappings.note_allocated();
-        let base = self.address(pool.pfn);
+        self.stack.large.mappings.note_allocated();
+        let base = self.stack.address(pool.pfn);
         if os.set_accessible(base, POOL_BYTES, false).is_err() {
             return warn(format_args!("no guard pages: the system does not protect memory"));
         }
@@ -46,42 +39,22 @@ impl<C: StackConfig> Stack<C> {
         (0..GUARDED_OBJECTS).for_each(|number| free.push(number));
         drop(free);
         guards.base.store(base.as_ptr().expose_provenance(), Ordering::Release);
-        self.instruments.switch(Instrument::Guard, true);
-    }
-
-    fn guarded(&self, number: usize) -> &GuardedObject {
-        assert!(number < GUARDED_OBJECTS);
-        // SAFETY: the table has that many entries from when the pool has an address, zero bytes at
-        // first, which are objects; it is never given back.
-        unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
-    }
-
-    /// The object of the pool that an address belongs to. O(1); false for all without a pool.
-    #[inline]
-    pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
-        let base = self.checks.guards.base.load(Ordering::Acquire);
-        let offset = address.addr().wrapping_sub(base);
-        (base != 0 && offset < POOL_BYTES).then(|| nearest(offset))
-    }
-
-    fn page(&self, number: usize) -> NonNull<u8> {
-        let base = self.checks.guards.base.load(Ordering::Relaxed);
-        let page = core::ptr::with_exposed_provenance_mut(base + page_of(number));
-        NonNull::new(page).expect("no pool lies at 0")
+        self.stack.switch_instrument(Instrument::Guard, true);
     }
 
     /// Serves a request with an object between guard pages, if a sample is due.
     #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;
-        if !self.instruments.has(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE {
+        if !self.stack.has_instrument(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE
+        {
             return None;
         }
         let guards = &self.checks.guards;
         let number = guards.free.try_lock()?.pop();
         self.wait_for_next_sample();
         let number = number?;
-        let (page, os) = (self.page(number), self.arena().os());
+        let (page, os) = (self.page(number), self.stack.arena().os());
         if os.set_accessible(page, GUARD_PAGE, true).is_err() {
             guards.free.lock_of_others()?.push(number);
             return None;
@@ -105,10 +78,10 @@ impl<C: StackConfig> Stack<C> {
 
     /// Opens the fast paths until the next sample is due.
     fn wait_for_next_sample(&self) {
-        if let Sampling::Each(milliseconds) = self.inner().checks.guard {
+        if let Sampling::Each(milliseconds) = self.options().guard {
             let next = coarse_ns() + u64::from(milliseconds) * 1_000_000;
             self.checks.guards.next_ns.store(next, Ordering::Relaxed);
-            self.switch_instrument(Instrument::Guard, false);
+            self.stack.switch_instrument(Instrument::Guard, false);
         }
     }
 
@@ -119,18 +92,19 @@ impl<C: StackConfig> Stack<C> {
         let next = self.checks.guards.next_ns.load(Ordering::Relaxed);
         if next != 0 && coarse_ns() >= next {
             self.checks.guards.next_ns.store(0, Ordering::Relaxed);
-            self.switch_instrument(Instrument::Guard, true);
+            self.stack.switch_instrument(Instrument::Guard, true);
         }
     }
 
     /// The live object that starts at an address of the pool; reports any other and aborts.
     #[inline(never)]
-    pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Seen {
+    pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Allocation {
         let guarded = self.guarded(number);
         let user = guarded.user();
-        let seen = Seen { place: Place::Guarded(number), address: user.start, size: user.bytes };
+        let seen =
+            Allocation { storage: Storage::Guarded(number), address: user.start, size: user.bytes };
         match guarded.seal() {
-            Seal::Broken => self.misuse(entry, object.as_ptr(), Misuse::NothingInUse),
+            Seal::Broken => self.stack.misuse(entry, object.as_ptr(), Misuse::NothingInUse),
             Seal::Live if user.start == object.as_ptr().addr() => seen,
             Seal::Live => {
                 let address = object.as_ptr();
@@ -146,14 +120,14 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// The object is live, and its user has given it up.
     #[inline(never)]
-    pub(super) unsafe fn free_guarded(&self, entry: Entry, seen: &Seen, number: usize) {
+    pub(super) unsafe fn free_guarded(&self, entry: Entry, seen: &Allocation, number: usize) {
         let object = self.guarded(number);
         if !object.free() {
             self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
         }
         // SAFETY: the page is accessible as long as its object is not hidden below.
         if let Some(at) = unsafe { object.damage() } {
-            let Seen { address, size, .. } = *seen;
+            let Allocation { address, size, .. } = *seen;
             let distance = at as isize - address as isize;
             warn(format_args!(
                 "{entry}({address:#x}): object of {size} bytes was written outside: byte {distance}"
@@ -163,41 +137,10 @@ impl<C: StackConfig> Stack<C> {
         }
         self.note_caller(&object.tracks.freed);
         // If the system refuses, the object is found by its state only.
-        let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
+        let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
         // A place that is not given back is lost, which is better than to wait for ourselves.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }
-    }
-
-    /// Prints what is known of an object.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn tell_guarded(&self, number: usize) {
-        let tracks = &self.guarded(number).tracks;
-        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
-    }
-
-    /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
-        let guarded = self.guarded(number);
-        let user = guarded.user();
-        let (start, size) = (user.start, user.bytes);
-        match guarded.seal() {
-            Seal::Broken => {
-                warn(format_args!("{access} {address:#x}: a guard page, far from any object"));
-            }
-            Seal::Freed => warn(format_args!(
-                "{access} {address:#x}: object of {size} bytes at {start:#x} was freed"
-            )),
-            Seal::Live => warn(format_args!(
-                "{access} {address:#x}: byte {} of an object of {size} bytes at {start:#x}",
-                address as isize - start as isize
-            )),
-        }
-        self.tell_guarded(number);
-        self.end_here()
     }
 }

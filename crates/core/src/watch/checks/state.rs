@@ -1,9 +1,12 @@
 //! What the checks of a stack remember.
 
 use super::guards::{FreePlaces, GuardedObject};
-use super::hidden::Hidden;
 use super::quarantine::Quarantine;
-use super::record::mixed;
+use super::record::{Shape, mixed};
+use super::track::Tracked;
+use crate::heap::{CheckFlags, CheckOptions};
+use crate::slab::Late;
+use crate::stack::Ring;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,21 +14,44 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed
 /// Objects of a class that wait to be handed out in random order.
 pub const WAYS: usize = 16;
 
-/// See the module. All zero bytes in a stack without checks.
-pub struct CheckState {
+/// Most large blocks that fault at every access after they were freed, until later ones take their
+/// places. Each takes two of the mappings that the kernel allows a process (65,530 by default).
+const MOST_HIDDEN: usize = 32;
+
+/// An object that filled a large block which was freed.
+#[derive(Clone, Copy, Debug)]
+pub struct Freed {
+    /// Whether the block is a mapping.
+    pub is_mapping: bool,
+    /// How the object lay in it.
+    pub shape: Shape,
+    /// Who allocated it, and who freed it.
+    pub tracks: [Option<Tracked>; 2],
+}
+
+impl Freed {
+    /// All zero bytes.
+    const NOTHING: Self = Self {
+        is_mapping: false,
+        shape: Shape { size: 0, front: 0, flags: CheckFlags::NONE },
+        tracks: [None; 2],
+    };
+}
+
+/// The checks of a stack. All zero bytes where none is on.
+pub struct Checks {
+    options: Late<CheckOptions>,
     /// Known to nobody outside of the process.
     pub secret: AtomicU64,
     seed: AtomicU64,
     /// Small objects that were freed.
     pub quarantine: CountedLock<Quarantine>,
     /// Large ones.
-    pub hidden: CountedLock<Hidden>,
+    pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null without random order.
     pub shuffled: AtomicPtr<AtomicUsize>,
     /// Guard pages by sampling.
     pub guards: GuardState,
-    /// Frees that named a wrong size, and went on.
-    pub wrong_sizes: AtomicU64,
 }
 
 /// The pool of objects between guard pages.
@@ -40,15 +66,16 @@ pub struct GuardState {
     pub next_ns: AtomicU64,
 }
 
-impl CheckState {
+impl Checks {
     /// Nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            options: Late::new(),
             secret: AtomicU64::new(0),
             seed: AtomicU64::new(0),
             quarantine: CountedLock::new(Quarantine::new()),
-            hidden: CountedLock::new(Hidden::new()),
+            hidden: CountedLock::new(Ring::new(Freed::NOTHING)),
             shuffled: AtomicPtr::new(core::ptr::null_mut()),
             guards: GuardState {
                 base: AtomicUsize::new(0),
@@ -56,8 +83,19 @@ impl CheckState {
                 free: CountedLock::new(FreePlaces::new()),
                 next_ns: AtomicU64::new(0),
             },
-            wrong_sizes: AtomicU64::new(0),
         }
+    }
+
+    /// Writes down which checks are on, before the first request.
+    pub(crate) fn set_options(&self, options: CheckOptions) {
+        let set = self.options.build(|| Ok(options));
+        debug_assert!(set.is_ok(), "nothing in it can fail");
+    }
+
+    /// The checks that are on.
+    #[inline]
+    pub fn options(&self) -> &CheckOptions {
+        self.options.get().unwrap_or(&CheckOptions::OFF)
     }
 
     /// Visits the locks.
@@ -76,7 +114,7 @@ impl CheckState {
     }
 }
 
-impl Default for CheckState {
+impl Default for Checks {
     fn default() -> Self {
         Self::new()
     }

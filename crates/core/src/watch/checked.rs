@@ -4,22 +4,16 @@
 //! end of the slot, which follows from the geometry of the slab or from the length of the block;
 //! see `checks::record`. Objects of caches that the program has created have none.
 
-use super::config::StackConfig;
-use super::instance::{Stack, is_sane};
-use super::misuse::{Entry, Misuse};
-use super::request::{MIN_ALIGN, Request};
-use crate::checks::quarantine::MOST_OBJECTS;
-use crate::checks::{
-    CheckFlags, CheckOptions, Damage, Parts, Seal, Shape, Slot, Track, Tracked, WAYS,
-};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, Pfn};
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::quarantine::MOST_OBJECTS;
+use super::checks::{Damage, Seal, Shape, Slot, WAYS};
+use crate::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
+use crate::heap::CheckFlags;
 use crate::heap::classes;
 use crate::slab::CacheId;
-use quarry_sys::clock::monotonic_ns;
+use crate::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, is_sane};
 use quarry_sys::percpu::Object;
-use quarry_sys::primitive::{AtomicUsize, Ordering, task};
-
-use super::instruments::Instrument;
+use quarry_sys::primitive::{AtomicUsize, Ordering};
 
 /// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, which is there to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
@@ -29,60 +23,13 @@ const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 /// of each class in use.
 const LARGEST_SHUFFLED: usize = 2048;
 
-/// Fewest frames of a block that faults after it was freed, and of which the last one is a guard
-/// page under `QUARRY_HARDEN`: 128 KiB, as in `withholding`.
-pub(super) const LEAST_HIDDEN: u32 = 32;
-
-/// An allocation that the checks know.
-#[derive(Clone, Copy)]
-pub(super) struct Seen {
-    pub(super) place: Place,
-    /// Its address, as the program knows it.
-    pub(super) address: usize,
-    /// Bytes that were asked for.
-    pub(super) size: usize,
-}
-
-/// Where an allocation is that the checks know.
-#[derive(Clone, Copy)]
-pub(super) enum Place {
-    /// A slot with a record.
-    Slot(Slot, Shape),
-    /// An object between guard pages.
-    Guarded(usize),
-}
-
-impl Seen {
-    /// Demands that a request of `size` bytes at a multiple of `align` was for this, as
-    /// `Stack::demand_size`. The C++ library rounds what it asks for up to the alignment, and makes
-    /// a byte of nothing.
-    pub(super) fn demand<C: StackConfig>(
-        &self,
-        stack: &Stack<C>,
-        entry: Entry,
-        size: usize,
-        align: usize,
-    ) {
-        let rounded = size.max(1).checked_next_multiple_of(align.max(1));
-        let is_right = self.size == size || Some(self.size) == rounded;
-        if !is_right && !stack.forgives_wrong_size() {
-            let wrong = Misuse::WrongSize { claimed: size, bytes: self.size };
-            stack.misuse_of_seen(entry, self, wrong);
-        }
-    }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// Prepares what the checks need, before the first request.
-    pub(super) fn start_checks(&self) {
-        let inner = self.inner();
-        let options = inner.checks;
-        if options == CheckOptions::OFF {
-            return;
-        }
+impl<C: StackConfig> Checker<'_, C> {
+    /// Prepares what the records need, before the first request.
+    pub(super) fn start_records(&self) {
+        let (inner, options) = (self.stack.inner(), self.options());
         self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
         quarry_sys::unwind::unwinder();
-        if !options.have_records() || !self.has_classes() {
+        if !options.have_records() || !self.stack.has_classes() {
             return;
         }
         let bytes = MOST_OBJECTS * size_of::<Slot>();
@@ -98,30 +45,7 @@ impl<C: StackConfig> Stack<C> {
             self.checks.shuffled.store(room.as_ptr().cast(), Ordering::Release);
         }
         let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
-        self.instruments.switch(instrument, true);
-    }
-
-    fn secret(&self) -> u64 {
-        self.checks.secret.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn parts(&self, slot: Slot, shape: Shape) -> Parts {
-        Parts::of(slot, shape, self.secret())
-    }
-
-    /// Who is running, for a track.
-    pub(super) fn tracked(&self) -> Tracked {
-        let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
-        quarry_sys::unwind::trace(&mut tracked.frames);
-        tracked
-    }
-
-    /// Notes who is running.
-    #[inline(never)]
-    pub(super) fn note_caller(&self, track: &Track) {
-        let mut frames = [0; _];
-        quarry_sys::unwind::trace(&mut frames);
-        track.set(task::number(), monotonic_ns(), &frames);
+        self.stack.switch_instrument(instrument, true);
     }
 
     /// Allocates an object with a record.
@@ -132,11 +56,11 @@ impl<C: StackConfig> Stack<C> {
     /// [`alloc_checked`](Self::alloc_checked) in a slot with `room` more bytes than it needs.
     pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
         let Request { size, align, zeroed } = request;
-        if !is_sane(size) || !is_sane(align) || !self.has_classes() {
+        if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
             return None;
         }
         let class = if size <= classes::LARGEST { classes::of(size).index() } else { 0 };
-        let flags = self.inner().checks.flags_of(class);
+        let flags = self.options().flags_of(class);
         let shape = Shape::of(size, align.max(MIN_ALIGN), flags);
         let slot = self.take_slot(&shape, align, zeroed, room)?;
         self.make_ready(slot, shape, zeroed)
@@ -173,14 +97,14 @@ impl<C: StackConfig> Stack<C> {
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
-        let bytes = if self.has_guard_page(frames_up(least)?) {
+        let bytes = if self.has_guard_page(crate::heap::frames_of(least)?) {
             least.checked_next_multiple_of(FRAME_BYTES)?.checked_add(FRAME_BYTES)?
         } else {
             least
         };
         let request = Request { size: bytes, align, zeroed: zeroed && is_large };
         let attempt = || {
-            if is_large { self.alloc_unseen(request) } else { self.alloc_shuffled(request) }
+            if is_large { self.stack.alloc_unseen(request) } else { self.alloc_shuffled(request) }
         };
         let object = attempt().or_else(|| if self.free_waiting() { attempt() } else { None })?;
         let slot = self.slot_at(object.as_ptr())?;
@@ -195,11 +119,11 @@ impl<C: StackConfig> Stack<C> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
         if ready.is_null() || !is_plain {
-            return self.alloc_unseen(request);
+            return self.stack.alloc_unseen(request);
         }
         let first = classes::of(request.size).index() * WAYS;
         loop {
-            let fresh = self.alloc_unseen(request)?;
+            let fresh = self.stack.alloc_unseen(request)?;
             // SAFETY: the table has WAYS words for each class; it is never given back.
             let way = unsafe { &*ready.add(first + self.checks.random() % WAYS) };
             let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
@@ -219,47 +143,20 @@ impl<C: StackConfig> Stack<C> {
             if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
                 any = true;
                 // SAFETY: it was allocated, and nobody else has it.
-                unsafe { self.free_unseen(object) };
+                unsafe { self.stack.free_unseen(object) };
             }
         }
         any
     }
 
-    /// The slot that holds an address: of a small object, or of a large one whose first frame this
-    /// is; `None` where there is none.
-    pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
-        let pfn = self.pfn(address)?;
-        let kind = self.frames().kind(pfn);
-        if kind.is_cache() {
-            let id = CacheId::new(usize::from(kind.0));
-            if id.index() > classes::COUNT {
-                return None;
-            }
-            let cache = self.find_cache(id)?;
-            let base = self.fast.base.load(Ordering::Relaxed);
-            let slab = self.address(self.fast.geometry[id.index()].slab(address.addr() - base));
-            let first = slab.as_ptr().expose_provenance() + cache.first_object();
-            let within = address.addr().checked_sub(first)?;
-            let start = first + within / cache.stride() * cache.stride();
-            return Some(Slot { start, bytes: cache.stride() });
-        }
-        if kind != Kind::PAGES && kind != Kind::MAPPING {
-            return None;
-        }
-        let held = self.frames().link(pfn);
-        let guard = u32::from(self.has_guard_page(held));
-        let bytes = ((held - guard) as usize) << FRAME_SHIFT;
-        Some(Slot { start: self.address(pfn).as_ptr().expose_provenance(), bytes })
-    }
-
     /// The live allocation at `object`, if the checks know those. Reports one that is not in use,
     /// or was written over, and aborts.
     #[inline]
-    pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Seen> {
-        if let Some(number) = self.guarded_at(object.as_ptr()) {
+    pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
+        if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
             return Some(self.seen_guarded(entry, object, number));
         }
-        if !self.instruments.see_frees() || !self.inner().checks.have_records() {
+        if !self.stack.sees_frees() || !self.options().have_records() {
             return None;
         }
         self.seen_record(entry, object.as_ptr())
@@ -267,9 +164,11 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     #[cold]
-    fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Seen> {
-        let Some(pfn) = self.pfn(address) else { self.misuse(entry, address, Misuse::Foreign) };
-        let kind = self.frames().kind(pfn);
+    fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Allocation> {
+        let Some(pfn) = self.stack.pfn(address) else {
+            self.stack.misuse(entry, address, Misuse::Foreign)
+        };
+        let kind = self.stack.frames().kind(pfn);
         let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
         // A sample of the heap profile has no record of ours.
         if is_other || kind == Kind::SAMPLED {
@@ -285,7 +184,7 @@ impl<C: StackConfig> Stack<C> {
             self.report_broken(entry, address, slot);
         }
         let (start, size) = (self.parts(slot, shape).user().start, shape.size);
-        let seen = Seen { place: Place::Slot(slot, shape), address: start, size };
+        let seen = Allocation { storage: Storage::Slot(slot, shape), address: start, size };
         if start != address.addr() {
             let is_small = kind.is_cache();
             let inside = if is_small {
@@ -310,26 +209,27 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let kind = self.frames().kind(pfn);
+        let kind = self.stack.frames().kind(pfn);
         let misuse = if kind.is_cache() {
             Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
         } else {
-            self.unowned(pfn)
+            self.stack.unowned(pfn)
         };
-        self.misuse(entry, address, misuse)
+        self.stack.misuse(entry, address, misuse)
     }
 
     /// Frees an allocation that the checks know; false where they do not.
     ///
     /// # Safety
     /// As [`free_slow`](Self::free_slow).
+    #[inline(never)]
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
         // SAFETY: it is live, and its user has given it up (caller's promise).
         let buried = unsafe {
-            match seen.place {
-                Place::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
-                Place::Guarded(number) => {
+            match seen.storage {
+                Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
+                Storage::Guarded(number) => {
                     self.free_guarded(entry, &seen, number);
                     None
                 }
@@ -346,7 +246,13 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// The object is live, and its user has given it up.
     #[inline(never)]
-    unsafe fn bury(&self, entry: Entry, seen: &Seen, slot: Slot, shape: Shape) -> Option<Slot> {
+    unsafe fn bury(
+        &self,
+        entry: Entry,
+        seen: &Allocation,
+        slot: Slot,
+        shape: Shape,
+    ) -> Option<Slot> {
         let parts = self.parts(slot, shape);
         // SAFETY: the slot is that of a live object (caller's promise); if another thread frees
         // the object as well, one of both finds that here.
@@ -372,7 +278,7 @@ impl<C: StackConfig> Stack<C> {
     /// Puts a freed object into quarantine, and takes those out whose time is over.
     #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
-        let at_random = self.inner().checks.harden.then(|| self.checks.random());
+        let at_random = self.options().harden.then(|| self.checks.random());
         let mut rest = Some(slot);
         while self.release_due(&mut rest, at_random) {}
         if let Some(slot) = rest {
@@ -405,7 +311,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
         // SAFETY: the slot was allocated, and nobody uses it any more.
-        start.into_iter().for_each(|start| unsafe { self.free_unseen(start) });
+        start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
     }
 
     /// Reports what was written to a freed object, and aborts.
@@ -459,9 +365,4 @@ impl<C: StackConfig> Stack<C> {
         let damage = unsafe { self.parts(slot, shape).damage() };
         damage.map(|damage| (shape, damage))
     }
-}
-
-/// Frames of so many bytes.
-fn frames_up(bytes: usize) -> Option<u32> {
-    crate::heap::frames_of(bytes)
 }

@@ -1,0 +1,89 @@
+//! A call of the program: its request, or the function that it gave a pointer to.
+
+use core::fmt;
+
+/// Alignment that every allocation has.
+pub const MIN_ALIGN: usize = 16;
+
+/// A request to [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes.
+    pub size: usize,
+    /// The address is a multiple of this power of two, and of [`MIN_ALIGN`].
+    pub align: usize,
+    /// True if all bytes are 0. Memory that is known to be zero is not cleared again.
+    pub zeroed: bool,
+}
+
+impl Request {
+    /// A request for `size` bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(size: usize) -> Self {
+        Self { size, align: MIN_ALIGN, zeroed: false }
+    }
+
+    /// The same at a multiple of `align`, a power of two.
+    #[inline(always)]
+    #[must_use]
+    pub const fn aligned(self, align: usize) -> Self {
+        Self { align, ..self }
+    }
+
+    /// The same with all bytes 0.
+    #[inline(always)]
+    #[must_use]
+    pub const fn zeroed(self) -> Self {
+        Self { zeroed: true, ..self }
+    }
+
+    /// Returns whether an object of any class that is large enough will do.
+    #[inline(always)]
+    pub(super) const fn is_plain(self) -> bool {
+        self.align <= MIN_ALIGN && !self.zeroed
+    }
+}
+
+impl From<usize> for Request {
+    #[inline(always)]
+    fn from(size: usize) -> Self {
+        Self::of(size)
+    }
+}
+
+/// The call that was given the pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// `free` and its relatives.
+    Free,
+    /// `realloc`.
+    Realloc,
+    /// `malloc_usable_size`.
+    UsableSize,
+    /// `operator delete` with a size.
+    Delete,
+    /// `free_sized`.
+    FreeSized,
+    /// `free_aligned_sized`.
+    FreeAlignedSized,
+    /// `quarry_cache_free` and its bulk form.
+    CacheFree,
+    /// `quarry_pages_free`.
+    PagesFree,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Free => "free",
+            Self::Realloc => "realloc",
+            Self::UsableSize => "malloc_usable_size",
+            Self::Delete => "operator delete",
+            Self::FreeSized => "free_sized",
+            Self::FreeAlignedSized => "free_aligned_sized",
+            Self::CacheFree => "quarry_cache_free",
+            Self::PagesFree => "quarry_pages_free",
+        })
+    }
+}
