@@ -1,10 +1,10 @@
 //! What `QUARRY_*` variables set: applied once, without allocating, before anything else works.
 
-use crate::instance::SLAB;
+use crate::instance::{HAS_MECHANISMS, SLAB};
 use crate::record::Wish;
 use crate::variables::{each_entry, is_privileged};
 use crate::{profile, statistics};
-use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_core::heap::options::{MECHANISM_OPTIONS, OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
 use quarry_sys::confined::is_confined;
@@ -85,7 +85,11 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
     else {
         return warn(format_args!("a QUARRY_ variable is not UTF-8 and was ignored"));
     };
-    match options.set(name, value) {
+    let set = match options.set(name, value) {
+        Err(OptionError::UnknownName) if HAS_MECHANISMS => options.set_mechanism(name, value),
+        set => set,
+    };
+    match set {
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
             "DEEPBIND" => KEEPS_DEEPBIND.store(value == "1", Ordering::Relaxed),
@@ -117,7 +121,8 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        for (index, option) in OPTIONS.iter().enumerate() {
+        let of_slab: &[_] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
+        for (index, option) in OPTIONS.iter().chain(of_slab).enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }
