@@ -1,7 +1,8 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_core::cache::CachingOptions;
-use quarry_core::heap::options::OptionError;
+use quarry_core::heap::options::{
+    MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
+};
 use std::fmt;
 
 /// A checked `KEY=VALUE`.
@@ -31,7 +32,7 @@ impl fmt::Display for SettingError {
                 write!(f, "{text}: no '=' in it; accepted: KEY=VALUE")
             }
             Self::UnknownKey(key) => {
-                let keys: Vec<_> = CachingOptions::all().map(|option| option.name).collect();
+                let keys: Vec<_> = all().map(|option| option.name).collect();
                 write!(f, "{key}: no such option; accepted: {}", keys.join(", "))
             }
             Self::BadValue { setting: Setting { key, value }, accepted } => {
@@ -49,11 +50,16 @@ impl Setting {
         };
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
-        let Some(option) = CachingOptions::all().find(|option| option.name == bare) else {
+        let Some(option) = all().find(|option| option.name == bare) else {
             return Err(SettingError::UnknownKey(name.to_owned()));
         };
         let setting = Self { key: option.name, value: value.to_owned() };
-        match <CachingOptions>::default().set(option.name, value) {
+        let mut options = <StackOptions>::default();
+        let set = match options.set(option.name, value) {
+            Err(OptionError::UnknownName) => options.set_mechanism(option.name, value),
+            set => set,
+        };
+        match set {
             Ok(()) => Ok(setting),
             Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
             Err(OptionError::BadValue { accepted }) => {
@@ -63,11 +69,16 @@ impl Setting {
     }
 }
 
+/// The options of all libraries.
+fn all() -> impl Iterator<Item = &'static OptionHelp> {
+    OPTIONS.iter().chain(MECHANISM_OPTIONS)
+}
+
 /// The table of options as help prints it.
 pub(crate) fn help() -> String {
     let mut text =
         String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");
-    for option in CachingOptions::all() {
+    for option in all() {
         text.push_str(&format!("  {:<10} {} ({})\n", option.name, option.meaning, option.accepted));
     }
     text
@@ -96,6 +107,6 @@ mod tests {
 
     #[test]
     fn help_has_a_line_for_every_option() {
-        assert_eq!(help().lines().count(), CachingOptions::all().count() + 1);
+        assert_eq!(help().lines().count(), all().count() + 1);
     }
 }

@@ -8,8 +8,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Outcome, Run, libraries, library, program, scratch, slab_policy};
-use quarry_core::cache::CachingOptions;
-use quarry_core::slab::slab_names;
+use quarry_core::heap::options::{MECHANISM_OPTIONS, OPTIONS};
+use quarry_core::slab::{SLAB_POLICIES, slab_names};
+
+/// The slab policy of `libquarry.so`.
+const DEFAULT_SLAB: &str = SLAB_POLICIES[0].name;
 
 fn environment() -> Run {
     Run::new(program("environment.c")).without_stats()
@@ -37,19 +40,18 @@ fn silent_without_variables() {
 
 #[test]
 fn unknown_name() {
-    let accepted = CachingOptions::all().map(|option| option.name);
+    let is_default = library().is_none_or(|library| slab_policy(library) == DEFAULT_SLAB);
+    let of_slab = if is_default { &[][..] } else { MECHANISM_OPTIONS };
+    let accepted: Vec<_> = OPTIONS.iter().chain(of_slab).map(|option| option.name).collect();
     let outcome = environment().env("QUARRY_FOO", "1").finish();
-    let last = CachingOptions::all().last().expect("there are options").name;
+    let last = accepted.last().expect("there are options");
     assert!(outcome.stderr.ends_with(&format!(", {last}\n")), "it is cut off\n{outcome}");
-    one_line_with(outcome, &["QUARRY_FOO"].into_iter().chain(accepted).collect::<Vec<_>>());
+    one_line_with(outcome, &[&["QUARRY_FOO"], &accepted[..]].concat());
 }
 
 #[test]
 fn wrong_values() {
     for (name, value, accepted) in [
-        ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
-        ("QUARRY_LRU", "bogus", ["single", "batched", "splice"].as_slice()),
-        ("QUARRY_LRU_BATCH", "15", ["14", "31", "56"].as_slice()),
         ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
         ("QUARRY_LIMIT", "12Q", [].as_slice()),
         ("QUARRY_LIMIT", "-1", [].as_slice()),
@@ -72,13 +74,9 @@ fn one_line_for_each_mistake() {
 /// Every policy that can be chosen serves the same programs.
 #[test]
 fn every_accepted_value() {
-    for (name, values) in [
-        ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
-        ("QUARRY_LRU", ["single", "batched", "splice"].as_slice()),
-        ("QUARRY_LRU_BATCH", ["14", "31", "56"].as_slice()),
-        ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
-        ("QUARRY_LIMIT", ["8G", "0"].as_slice()),
-    ] {
+    for (name, values) in
+        [("QUARRY_RESERVE", ["1G", "64G"].as_slice()), ("QUARRY_LIMIT", ["8G", "0"].as_slice())]
+    {
         for value in values {
             let outcome = environment().env(name, value).finish().success();
             assert_eq!(outcome.stderr, "", "{outcome}");
@@ -294,10 +292,17 @@ fn a_slab_policy_that_the_library_has_not() {
     assert!(tried > 0, "no library is there");
 }
 
-/// Mechanisms that a policy has not are mechanisms that it does without already.
+/// Mechanisms that a policy has not are mechanisms that it does without already. The default has
+/// none, and does not know the option.
 #[test]
 fn mechanisms_can_be_left_out() {
     for library in libraries() {
+        if slab_policy(&library) == DEFAULT_SLAB {
+            let run = environment().env("LD_PRELOAD", &library);
+            let outcome = run.env("QUARRY_SLAB_WITHOUT", "merging").finish();
+            one_line_with(outcome, &["QUARRY_SLAB_WITHOUT is not an option"]);
+            continue;
+        }
         for without in ["merging", "cpu-partial", "alien", "shared", "alien,shared,cpu-partial"] {
             let stress = Run::new(program("stress.c")).args(["7", "4", "4000", "fork"]);
             let run = stress.env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", without);

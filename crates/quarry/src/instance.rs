@@ -19,6 +19,9 @@ const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
 /// Its name.
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
+/// True if that policy has mechanisms that it can do without: all have but the default.
+pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
+
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 

@@ -149,10 +149,10 @@ fn build() -> Mode {
     }
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
-    limits::configure(settings.cgroup, options.stack.pages.limit_frames);
+    limits::configure(settings.cgroup, options.pages.limit_frames);
     // From the first second thread on, the barrier is the background thread's.
     STACK.percpu().leave_barrier_to(None);
-    if STACK.init_with(os, &options.stack, &options.cache).is_err() {
+    if STACK.init(os, &options).is_err() {
         // Or this thread would take another's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
@@ -165,7 +165,7 @@ fn build() -> Mode {
     statistics::register();
     profile::start_if_asked();
     object::pin();
-    checks::start(options.stack.checks);
+    checks::start(options.checks);
     Mode::Ready
 }
 

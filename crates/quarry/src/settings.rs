@@ -4,14 +4,15 @@
 //! comes before that. Those of the stack are read when it is built. That prints a line for each
 //! name or value that is not accepted, and changes nothing for it.
 
-use crate::instance::SLAB;
+use crate::instance::{HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
 use crate::{profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use quarry_core::cache::CachingOptions;
-use quarry_core::heap::options::{OptionError, signal_number};
+use quarry_core::heap::options::{
+    MECHANISM_OPTIONS, OPTIONS, OptionError, StackOptions, signal_number,
+};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
@@ -187,8 +188,8 @@ impl Settings {
 }
 
 /// The options of the stack. Programs with raised privileges (AT_SECURE) are not configured.
-pub(crate) fn stack_options() -> CachingOptions {
-    let mut options = CachingOptions::default();
+pub(crate) fn stack_options() -> StackOptions {
+    let mut options = StackOptions::default();
     each_entry(|entry| match ours(entry) {
         Some((name, value)) if let Some(name) = name.strip_prefix('_') => {
             apply(&mut options, name, value);
@@ -199,15 +200,19 @@ pub(crate) fn stack_options() -> CachingOptions {
         _ => {}
     });
     // Without a delay nothing is held back.
-    options.stack.pages.lists_extents &= settings().purge_delay_ms != 0;
+    options.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
-        options.stack.pages.faults = FaultPolicy { populate: false, huge: false };
+        options.pages.faults = FaultPolicy { populate: false, huge: false };
     }
     options
 }
 
-fn apply(options: &mut CachingOptions, name: &str, value: &str) {
-    match options.set(name, value) {
+fn apply(options: &mut StackOptions, name: &str, value: &str) {
+    let set = match options.set(name, value) {
+        Err(OptionError::UnknownName) if HAS_MECHANISMS => options.set_mechanism(name, value),
+        set => set,
+    };
+    match set {
         Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
             warn(format_args!(
                 "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
@@ -229,7 +234,8 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        for (index, option) in CachingOptions::all().enumerate() {
+        let of_slab: &[_] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
+        for (index, option) in OPTIONS.iter().chain(of_slab).enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }

@@ -26,7 +26,7 @@ section! {
         pub slab: Name,
         /// Page policy, as its registry has it.
         pub pages: Name,
-        /// LRU policy, as `QUARRY_LRU` spells it.
+        /// LRU policy, as its registry has it.
         pub lru: Name,
         /// The backend of the fast path: `sequences` or `locked slots`.
         pub backend: Name,

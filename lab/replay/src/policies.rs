@@ -1,6 +1,7 @@
 //! The names of variants: a slab policy with a page policy, and with what else is varied.
 
-use quarry_core::cache::CachingOptions;
+use quarry_core::cache::PageCachingOptions;
+use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
 use quarry_core::page_cache::TruncationPolicy;
 use quarry_core::pcp::{Chosen, FreeListPolicy, PAGE_POLICIES, PagePolicy};
@@ -24,6 +25,13 @@ static ERAS: LazyLock<Eras> =
 /// The page policy that the library has.
 fn default_pages() -> &'static str {
     Chosen::default().name()
+}
+
+/// How a stack and its cache are set up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CachingOptions {
+    pub(crate) stack: StackOptions<Chosen>,
+    pub(crate) cache: PageCachingOptions,
 }
 
 /// A slab policy with a page policy, written `slub-4.9+v2016`; after them further parts, each by
@@ -228,7 +236,7 @@ impl Policies {
     }
 
     /// Chooses the page policies.
-    pub(crate) fn apply(&self, options: &mut CachingOptions<Chosen>) -> Result<(), UnknownPolicy> {
+    pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
         let CachingOptions { stack: options, cache } = options;
         options.pages.policy = Chosen::named(&self.pages).ok_or_else(|| {
             let accepted = PAGE_POLICIES.iter().map(|known| known.name);

@@ -4,9 +4,9 @@ use crate::anonymous::AnonymousLru;
 use crate::file_cache::FileCache;
 use crate::host::Mutex;
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
-use crate::policies::Policies;
+use crate::policies::{CachingOptions, Policies};
 use anyhow::{Result, bail};
-use quarry_core::cache::{CachingOptions, CachingStack, PageCaching};
+use quarry_core::cache::{CachingStack, PageCaching};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::lru::LruOptions;
 use quarry_core::pcp::{Chosen, Machine as Declared, PageRequest};
@@ -78,7 +78,7 @@ impl Policies {
 
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
-    options: &'a CachingOptions<Chosen>,
+    options: &'a CachingOptions,
     lru: Option<LruOptions>,
     replay: R,
 }
@@ -111,7 +111,7 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    fn build(options: &CachingOptions<Chosen>, lru: Option<LruOptions>) -> Result<Self> {
+    fn build(options: &CachingOptions, lru: Option<LruOptions>) -> Result<Self> {
         let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);

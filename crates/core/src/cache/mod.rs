@@ -23,7 +23,7 @@ pub use balance::{Balanced, Goal, balance, missing};
 pub use caching::PageCaching;
 pub use evict::reclaim_pages;
 pub use host::CachingStack;
-pub use options::{CachingOptions, PageCachingOptions};
+pub use options::PageCachingOptions;
 pub use pressure::{MOST_CALLBACKS, PressureEvents};
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,

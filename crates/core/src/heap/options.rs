@@ -141,11 +141,6 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "make no system call that the C library's malloc does not make (0)",
     },
     OptionHelp {
-        name: "FREE_LIST",
-        accepted: "per_page or one_section",
-        meaning: "how lists of pages are freed",
-    },
-    OptionHelp {
         name: "LIMIT",
         accepted: "bytes, 4K or more, with K, M, G or T; 0 for none",
         meaning: "most memory that the heap may hold",
@@ -196,16 +191,6 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
     },
     OptionHelp {
-        name: "SLAB_WITHOUT",
-        accepted: Mechanisms::ACCEPTED,
-        meaning: "mechanisms that the slab policy does without, if it has them",
-    },
-    OptionHelp {
-        name: "SLAM_MODE",
-        accepted: SlamMode::ACCEPTED,
-        meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
-    },
-    OptionHelp {
         name: "DEBUG",
         accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
         meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)",
@@ -224,6 +209,21 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "LIBRARY",
         accepted: "a file name",
         meaning: "the shared object that `quarry run` preloads",
+    },
+];
+
+/// Options of the libraries of other slab policies beside these: `libquarry.so` has none of their
+/// mechanisms.
+pub const MECHANISM_OPTIONS: &[OptionHelp] = &[
+    OptionHelp {
+        name: "SLAB_WITHOUT",
+        accepted: Mechanisms::ACCEPTED,
+        meaning: "mechanisms that the slab policy does without, if it has them",
+    },
+    OptionHelp {
+        name: "SLAM_MODE",
+        accepted: SlamMode::ACCEPTED,
+        meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
     },
 ];
 
@@ -264,17 +264,8 @@ impl<P> StackOptions<P> {
     /// # Errors
     /// An unknown name, or a value that is not accepted; nothing has changed then.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
-        let option =
-            OPTIONS.iter().find(|option| option.name == name).ok_or(OptionError::UnknownName)?;
-        let bad = OptionError::BadValue { accepted: option.accepted };
+        let bad = refusal(OPTIONS, name)?;
         match name {
-            "FREE_LIST" => {
-                self.pages.free_list = match value {
-                    "per_page" => FreeListPolicy::PerPage,
-                    "one_section" => FreeListPolicy::OneSection,
-                    _ => return Err(bad),
-                }
-            }
             "LIMIT" => {
                 self.pages.limit_frames = match parse_bytes(value).ok_or(bad)? {
                     0 => u32::MAX,
@@ -305,18 +296,12 @@ impl<P> StackOptions<P> {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
-            "SLAB_WITHOUT" => {
-                let slam_mode = self.mechanisms.slam_mode;
-                let without = Mechanisms::without(value).ok_or(bad)?;
-                self.mechanisms = Mechanisms { slam_mode, ..without };
-            }
             "DEBUG" => {
                 (self.checks.debug, self.checks.debugged) =
                     check_options::debug(value).ok_or(bad)?;
             }
             "HARDEN" => self.checks.harden = parse_switch(value).ok_or(bad)?,
             "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
-            "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
@@ -326,6 +311,30 @@ impl<P> StackOptions<P> {
         }
         Ok(())
     }
+
+    /// The same for [`MECHANISM_OPTIONS`].
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_mechanism(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let bad = refusal(MECHANISM_OPTIONS, name)?;
+        let slam_mode = self.mechanisms.slam_mode;
+        match name {
+            "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
+            _ => {
+                let without = Mechanisms::without(value).ok_or(bad)?;
+                self.mechanisms = Mechanisms { slam_mode, ..without };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error of a value that the option `name` does not accept.
+fn refusal(options: &[OptionHelp], name: &str) -> Result<OptionError, OptionError> {
+    let option = options.iter().find(|option| option.name == name);
+    let OptionHelp { accepted, .. } = option.ok_or(OptionError::UnknownName)?;
+    Ok(OptionError::BadValue { accepted })
 }
 
 fn parse_switch(value: &str) -> Option<bool> {

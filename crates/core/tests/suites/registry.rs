@@ -1,8 +1,7 @@
 //! Every registered policy is accepted by its option and has a page.
 
-use quarry_core::cache::CachingOptions;
-use quarry_core::heap::options::OptionError;
-use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
+use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::lru::{LRU_POLICIES, LRU_POLICY_NAMES, LruPolicy};
 use quarry_core::pcp::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
 use quarry_core::slab::{
     SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabPolicy, SlabVisitor, line_of, slab_names,
@@ -13,7 +12,7 @@ use std::path::Path;
 
 /// Returns what `option` says it accepts, after it has accepted `name`.
 fn accepted_by(option: &str, name: &str) -> &'static str {
-    let mut options = <CachingOptions>::default();
+    let mut options = <StackOptions>::default();
     assert_eq!(options.set(option, name), Ok(()), "{option}={name}");
     let refused = options.set(option, "no such policy");
     let Err(OptionError::BadValue { accepted }) = refused else { panic!("{refused:?}") };
@@ -75,17 +74,9 @@ fn page_policies_are_known_everywhere() {
 #[test]
 fn lru_policies_are_known_everywhere() {
     for policy in LRU_POLICIES {
-        is_known(accepted_by("LRU", policy.name), policy.name, policy.page, policy.about);
+        is_known(LRU_POLICY_NAMES, policy.name, policy.page, policy.about);
         assert_eq!(LruPolicy::named(policy.name), Some(policy.policy));
         assert_eq!(policy.policy.name(), policy.name);
     }
     assert_eq!(LruPolicy::named("clock"), None);
-    let mut options = <CachingOptions>::default();
-    for size in ADD_BATCHES {
-        assert_eq!(options.set("LRU_BATCH", &size.to_string()), Ok(()));
-        assert_eq!(options.cache.lru, LruOptions { add_batch: size, ..LruOptions::default() });
-    }
-    for wrong in ["", "0", "15", "57", "-14", "many"] {
-        assert!(options.set("LRU_BATCH", wrong).is_err(), "{wrong}");
-    }
 }

@@ -171,8 +171,8 @@ fn every_mode_alone_agrees_with_the_oracle() {
 fn a_fixed_mode_is_not_left() {
     for (mode, changes) in [("array", 0), ("linked", 1), ("remote", 1), ("auto", 2)] {
         let mut options = small();
-        options.set("SLAM_MODE", mode).expect("it is accepted");
-        options.set("SLAB_WITHOUT", "merging").expect("it is accepted");
+        options.set_mechanism("SLAM_MODE", mode).expect("it is accepted");
+        options.set_mechanism("SLAB_WITHOUT", "merging").expect("it is accepted");
         on_cpu(0);
         let bed = SlamBed::new(Backing::Fake, 4096, 2, &options);
         let params = CacheParams { size: SIZE, align: 16 };
