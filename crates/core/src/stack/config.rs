@@ -13,6 +13,6 @@ pub trait StackConfig: 'static {
     type Slab: SlabPolicy<Self::PerCpu>;
     /// How pages travel between CPUs and zones.
     type Pages: PagePolicy;
-    /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
+    /// Memory beside the heap that gives way to it: `()`, or a page cache.
     type Cache: CachedPages;
 }
