@@ -73,9 +73,9 @@ struct Run<'a, S> {
     caller: ReclaimCaller,
     priority: u32,
     passes: u32,
-    /// What CPUs have parked has been taken back since something was freed.
+    /// The objects that CPUs have parked were taken back since something was freed.
     has_drained: bool,
-    /// What page lists of all CPUs hold has been taken back.
+    /// The page lists of all CPUs have been drained.
     has_drained_lists: bool,
     shares: (Share, Share),
     /// Since the last level was told.

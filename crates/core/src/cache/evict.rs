@@ -1,5 +1,4 @@
-//! What a page cache gives up for a request that has found nothing: the first stage of a direct
-//! reclaim.
+//! The first stage of a direct reclaim: a request that has found nothing takes pages of the cache.
 //!
 //! Freed mappings and objects in barns go first, which cost less to have again than a page, then
 //! clean, unused pages, 32 of them in 200 us at a time, as long as that frees some. Nothing is

@@ -43,7 +43,7 @@ pub struct BudgetStats {
     pub metadata: usize,
     /// How short memory is.
     pub pressure: Pressure,
-    /// What balances have done so far.
+    /// Counts of balances.
     pub balances: BalanceStats,
     /// Direct reclaims, each stage by itself.
     pub direct_reclaims: u64,
@@ -68,7 +68,7 @@ pub enum Pressure {
     Critical,
 }
 
-/// What balances have done so far.
+/// Counts of the work of all balances so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BalanceStats {
     /// Balances of the background (`pageoutrun`).

@@ -1,5 +1,6 @@
-//! What a stack keeps beside its heap and takes back for it: the page cache, and what the program
-//! itself has registered. As a type of its own, which a stack without one does not pay for.
+//! The cache of a stack: memory beside the heap that gives way to it, which is cached pages, and
+//! what the program itself has registered. It is a type of its own, which a stack without one does
+//! not pay for.
 //!
 //! A cache knows its stack as a [`CacheHost`] only, and the stack its cache as [`CachedPages`].
 
@@ -98,7 +99,7 @@ impl CachedPages for () {
     const NEW: Self = ();
 }
 
-/// What a cache asks of the stack that it is part of.
+/// The services of a stack for the cache that is part of it.
 pub trait CacheHost: Sized {
     /// The cache.
     type Cache: CachedPages;

@@ -26,7 +26,7 @@ pub(super) struct Deferral {
     pub(super) used: AtomicU32,
     pub(super) caches: [CacheCounts; MAX_CACHES],
     pub(super) reclaims: AtomicU64,
-    /// What the stages of direct reclaims took.
+    /// Durations of the stages of direct reclaims.
     pub(super) took: Durations,
 }
 

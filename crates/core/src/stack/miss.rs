@@ -7,7 +7,7 @@ use quarry_sys::primitive::{task, timer};
 /// Naps of a request for those who hold locks: about a second.
 const MOST_NAPS: u32 = 10_000;
 
-/// Who reclaims for a request.
+/// The side that reclaims for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimant {
     /// The heap, which leaves the cache its floor.
