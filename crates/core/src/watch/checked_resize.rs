@@ -60,6 +60,8 @@ impl<C: StackConfig> Checker<'_, C> {
     ///
     /// # Safety
     /// The object is live, and the caller's alone.
+    // Its frame would lie below those of the allocation that follows.
+    #[inline(never)]
     unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
         let resized = Shape { size, ..shape };
         let fits = resized.slot_bytes().is_some_and(|bytes| {
