@@ -7,8 +7,8 @@ pub(crate) fn now_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// The coarse clock, by which records say when they were claimed, is behind by a tick of the kernel
-/// at most: 10 ms where it has the fewest (`CONFIG_HZ_100`).
+/// The coarse clock, which dates the claim of a record, lags by a tick of the kernel at most: 10 ms
+/// where it has the fewest (`CONFIG_HZ_100`).
 const COARSE_LAG_NS: u64 = 10_000_000;
 
 /// The earliest time on the coarse clock at which a process can have begun that `/proc` says to
