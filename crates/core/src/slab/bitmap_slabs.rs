@@ -419,7 +419,8 @@ impl BitmapSlabs {
     }
 
     /// Gives up to `most` objects of the slabs that there are to `keep`, lowest address last, in
-    /// pieces and in one critical section. Where `keep` returns that it does not want some from the
+    /// pieces and in one critical section; none at all where it `wants_all` and there are fewer, so
+    /// that a new slab comes first and the objects of both lie in one piece. Where `keep` returns that it does not want some from the
     /// front of a piece, these go back, and no more are taken. Returns how many were taken, and
     /// whether `keep` wanted all.
     #[inline(never)]
@@ -427,10 +428,13 @@ impl BitmapSlabs {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        most: usize,
+        (most, wants_all): (usize, bool),
         mut keep: impl FnMut(&[Object]) -> usize,
     ) -> (usize, bool) {
         let mut lists = self.lists.lock();
+        if wants_all && lists.nr_free < most as u64 {
+            return (0, true);
+        }
         let (empty, mut taken, mut refused) = (lists.nr_empty(), 0, 0);
         while taken < most && refused == 0 {
             let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
@@ -497,7 +501,8 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        lists.add(&slab, EMPTY, End::Head);
+        // After those that came before: neighbours are handed out one after the other.
+        lists.add(&slab, EMPTY, End::Tail);
         context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
     }
 

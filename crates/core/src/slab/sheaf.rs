@@ -341,16 +341,23 @@ impl Sheaf {
     ) -> Option<Object> {
         let own = self.of(cache);
         let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
+        // Other CPUs may take what was made for this one.
+        let mut slabs = left.div_ceil(cache.objects() as usize);
         while left > 0 {
-            let (taken, parked) = self.take_pieces(context, cache, left, &mut answer, &taken_too);
+            let most = (left, slabs > 0);
+            let (taken, parked) = self.take_pieces(context, cache, most, &mut answer, &taken_too);
             left -= taken;
             if !parked || left == 0 {
                 break;
             }
             // Here and not where the pieces lie: a new slab may take some stack.
             let objects = left.max(own.width.narrow_sheaf());
-            let Some(fresh) = own.slabs.grow(context, cache, objects) else { break };
-            is_fresh |= fresh;
+            match own.slabs.grow(context, cache, objects) {
+                Some(fresh) => is_fresh |= fresh,
+                None if slabs == 0 => break,
+                None => slabs = 1,
+            }
+            slabs = slabs.saturating_sub(1);
         }
         if is_fresh {
             self.relieve_barns(context);
@@ -367,7 +374,7 @@ impl Sheaf {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        most: usize,
+        most: (usize, bool),
         answer: &mut Option<Object>,
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
