@@ -420,9 +420,9 @@ impl BitmapSlabs {
 
     /// Gives up to `most` objects of the slabs that there are to `keep`, lowest address last, in
     /// pieces and in one critical section; none at all where it `wants_all` and there are fewer, so
-    /// that a new slab comes first and the objects of both lie in one piece. Where `keep` returns that it does not want some from the
-    /// front of a piece, these go back, and no more are taken. Returns how many were taken, and
-    /// whether `keep` wanted all.
+    /// that a new slab comes first and the objects of both lie in one piece. Where `keep` returns
+    /// that it does not want some from the front of a piece, these go back, and no more are taken.
+    /// Returns how many were taken, and whether `keep` wanted all.
     #[inline(never)]
     pub fn take_pieces<P: PerCpu>(
         &self,
