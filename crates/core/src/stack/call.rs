@@ -5,7 +5,7 @@ use core::fmt;
 /// Alignment that every allocation has.
 pub const MIN_ALIGN: usize = 16;
 
-/// A request to [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
+/// A request to [`Stack::alloc`](super::Stack::alloc): `Request::of(100).aligned(64).zeroed()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Bytes.

@@ -48,7 +48,7 @@ pub struct ZoneConfig {
     pub grow: bool,
     /// True if pageblocks of slabs may be huge pages.
     pub huge: bool,
-    /// True if [`Zones::populate`] brings frames into memory; otherwise plain faults do.
+    /// True if `Zones::populate` brings frames into memory; otherwise plain faults do.
     pub populate: bool,
     /// Number of nodes.
     pub nodes: u8,

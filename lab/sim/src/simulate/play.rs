@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::shared::Barrier;
 use crate::simulation::{Placement, Simulation};
 use crate::task;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::{Chosen, Machine as Declared, PAGE_POLICY_NAMES};
 use quarry_core::slab::{SlabPolicy, SlabVisitor, with_slab_policy};
