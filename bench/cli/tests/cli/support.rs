@@ -1,5 +1,7 @@
 //! The command that is tested.
 
+#[path = "../shared/streams.rs"]
+pub(crate) mod streams;
 #[path = "../shared/workshop.rs"]
 mod workshop;
 

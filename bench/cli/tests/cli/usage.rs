@@ -1,12 +1,13 @@
 //! Wrong command lines, all of them: status 2, a line that names what was wrong, and nothing runs.
 //! And what is said where output cannot be written.
 
+use crate::support::streams::{
+    fails_without_a_stream, lets_readers_leave, refused, tells_that_no_disk_holds_it,
+};
 use crate::support::{Workshop, quarry};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty};
 use std::fs::File;
-use std::io::pipe;
-use std::process::Stdio;
 
 /// Commands that are wrong as a whole.
 const WHOLE: [(&[&str], &str); 10] = [
@@ -22,21 +23,10 @@ const WHOLE: [(&[&str], &str); 10] = [
     (&["advise"], "<CMD>"),
 ];
 
-#[track_caller]
-fn refused(arguments: &[&str], named: &str) {
-    let shop = Workshop::new();
-    let mut command = quarry();
-    command.env("QUARRY_LIBRARY", shop.path("")).args(arguments);
-    let assert = command.assert().code(2).stderr(contains(named));
-    // Which allocators are not there may have been said before.
-    let nothing = |text: &str| text.lines().all(|line| line.starts_with("absent: "));
-    assert.stdout(predicate::function(nothing)).stderr(contains("panicked").not());
-}
-
 #[test]
 fn wrong_commands_are_refused() {
     for (arguments, named) in WHOLE {
-        refused(arguments, named);
+        refused(quarry(), arguments, named);
     }
 }
 
@@ -44,27 +34,14 @@ fn wrong_commands_are_refused() {
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
-        let (reader, writer) = pipe().unwrap();
-        drop(reader);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
-        command.args(arguments).stdout(writer).stderr(Stdio::piped());
-        let output = command.output().unwrap();
-        let status = output.status.code();
-        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
-        assert_eq!(status, Some(0), "{arguments:?}");
+        lets_readers_leave(env!("CARGO_BIN_EXE_quarry"), arguments);
     }
 }
 
 #[test]
 fn output_that_no_disk_holds_is_told() {
     for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = command.args(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let text = String::from_utf8_lossy(&output.stderr);
-        let expected = "quarry: standard output: No space left on device";
-        assert!(text.starts_with(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
+        tells_that_no_disk_holds_it(env!("CARGO_BIN_EXE_quarry"), arguments);
     }
 }
 
@@ -102,9 +79,7 @@ fn nothing_but_the_program_is_needed() {
 fn standard_error_that_is_full_changes_no_status() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     for arguments in [&["run", "--set", "THP=2", "true"][..], &["bogus"]] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
-        let status = command.args(arguments).stdout(full()).stderr(full()).status().unwrap();
-        assert_eq!(status.code(), Some(2), "{arguments:?}");
+        fails_without_a_stream(env!("CARGO_BIN_EXE_quarry"), arguments);
     }
     let shop = Workshop::new();
     let program = shop.compile("static", "int main(void) { return 7; }\n", &["-static"]);

@@ -1,5 +1,7 @@
 //! The command that is tested.
 
+#[path = "../../../../bench/cli/tests/shared/streams.rs"]
+pub(crate) mod streams;
 #[path = "../../../../bench/cli/tests/shared/workshop.rs"]
 mod workshop;
 

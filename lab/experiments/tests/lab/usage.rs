@@ -1,13 +1,13 @@
 //! Wrong command lines of the lab, all of them: status 2, a line that names what was wrong, and
 //! nothing runs. And what is said where output cannot be written.
 
-use crate::support::{Workshop, lab};
-use predicates::prelude::*;
-use predicates::str::{contains, is_empty, starts_with};
-use std::fs::{self, File};
-use std::io::pipe;
+use crate::support::lab;
+use crate::support::streams::{
+    fails_without_a_stream, lets_readers_leave, refused, tells_that_no_disk_holds_it,
+};
+use predicates::str::{is_empty, starts_with};
+use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 /// Arguments that every experiment refuses, and the part that its message names.
 const OF_ALL: [(&str, &str); 13] = [
@@ -75,21 +75,10 @@ const WHOLE: [(&[&str], &str); 7] = [
     (&["report", "/no/such", "-o", "/no/such/page"], "--output /no/such/page: No such file"),
 ];
 
-#[track_caller]
-fn refused(arguments: &[&str], named: &str) {
-    let shop = Workshop::new();
-    let mut command = lab();
-    command.env("QUARRY_LIBRARY", shop.path("")).args(arguments);
-    let assert = command.assert().code(2).stderr(contains(named));
-    // Which allocators are not there may have been said before.
-    let nothing = |text: &str| text.lines().all(|line| line.starts_with("absent: "));
-    assert.stdout(predicate::function(nothing)).stderr(contains("panicked").not());
-}
-
 #[test]
 fn wrong_commands_are_refused() {
     for (arguments, named) in WHOLE {
-        refused(arguments, named);
+        refused(lab(), arguments, named);
     }
 }
 
@@ -102,7 +91,7 @@ fn wrong_options_of_every_experiment_are_refused() {
     assert!(experiments.len() >= 20, "{list}");
     for experiment in experiments {
         for (option, named) in OF_ALL {
-            refused(&["run", experiment, "--quick", option], named);
+            refused(lab(), &["run", experiment, "--quick", option], named);
         }
     }
 }
@@ -110,7 +99,7 @@ fn wrong_options_of_every_experiment_are_refused() {
 #[test]
 fn wrong_options_of_one_experiment_are_refused() {
     for (experiment, option, named) in OF_ONE {
-        refused(&["run", experiment, "--quick", option], named);
+        refused(lab(), &["run", experiment, "--quick", option], named);
     }
 }
 
@@ -120,14 +109,7 @@ fn a_reader_that_leaves_is_no_error() {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/udp");
     let run = run.to_str().unwrap();
     for arguments in [&["list"][..], &["compare", run], &["run", "--help"]] {
-        let (reader, writer) = pipe().unwrap();
-        drop(reader);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry-lab"));
-        command.args(arguments).stdout(writer).stderr(Stdio::piped());
-        let output = command.output().unwrap();
-        let status = output.status.code();
-        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
-        assert_eq!(status, Some(0), "{arguments:?}");
+        lets_readers_leave(env!("CARGO_BIN_EXE_quarry-lab"), arguments);
     }
 }
 
@@ -138,24 +120,15 @@ fn output_that_no_disk_holds_is_told() {
     for arguments in
         [&["list"][..], &["compare", run], &["doctor", "--json"], &["--help"], &["--version"]]
     {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry-lab"));
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = command.args(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let text = String::from_utf8_lossy(&output.stderr);
-        let expected = "quarry: standard output: No space left on device";
-        assert!(text.starts_with(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
+        tells_that_no_disk_holds_it(env!("CARGO_BIN_EXE_quarry-lab"), arguments);
     }
 }
 
 /// Not even the line about it can be written; a panic would end with 101.
 #[test]
 fn standard_error_that_is_full_changes_no_status() {
-    let full = || File::options().write(true).open("/dev/full").unwrap();
     for arguments in [&["compare", "/no/such"][..], &["bogus"]] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry-lab"));
-        let status = command.args(arguments).stdout(full()).stderr(full()).status().unwrap();
-        assert_eq!(status.code(), Some(2), "{arguments:?}");
+        fails_without_a_stream(env!("CARGO_BIN_EXE_quarry-lab"), arguments);
     }
 }
 
