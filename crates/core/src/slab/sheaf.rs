@@ -353,11 +353,13 @@ impl Sheaf {
             // Here and not where the pieces lie: a new slab may take some stack.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
-                Some(fresh) => is_fresh |= fresh,
+                Some(fresh) => {
+                    is_fresh |= fresh;
+                    slabs = slabs.saturating_sub(1);
+                }
                 None if slabs == 0 => break,
-                None => slabs = 1,
+                None => slabs = 0,
             }
-            slabs = slabs.saturating_sub(1);
         }
         if is_fresh {
             self.relieve_barns(context);
