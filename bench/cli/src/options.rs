@@ -1,8 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_core::heap::options::{
-    MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
-};
+use quarry_mm::heap::options::{MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions};
 use std::fmt;
 
 /// A checked `KEY=VALUE`.

@@ -4,7 +4,7 @@
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
-use quarry_core::stack::MIN_ALIGN;
+use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::report::warn;
 

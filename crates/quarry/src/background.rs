@@ -51,9 +51,8 @@ use bell::{
     ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
 };
 use core::ffi::c_void;
-use quarry_core::cache;
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::stack::{ReclaimState, Reclaimed};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
@@ -208,7 +207,7 @@ fn step(delay_ms: i64) {
     let inline = &mut *inline;
     if balancing::is_due() {
         // Functions of the program never run here.
-        cache::reclaim_pages(&STACK);
+        quarry_cache::reclaim_pages(&STACK);
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;

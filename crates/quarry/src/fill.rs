@@ -10,7 +10,7 @@ use crate::backing::{Backing, OsError, PageError};
 use crate::mapping_core::MappingCore;
 use crate::raw_mapping::{Effort, RawPage};
 use core::ops::Range;
-use quarry_core::page_cache::{Trigger, Window};
+use quarry_cache::page_cache::{Trigger, Window};
 
 /// Most pages of a run: 128 KiB of small pages.
 const RUN: usize = 32;

@@ -8,7 +8,7 @@
 use crate::gate::{self, GATE};
 use crate::instance::{STACK, is_ready};
 use crate::{background, profile, record, writers};
-use quarry_core::cache::CachingStack;
+use quarry_cache::CachingStack;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;

@@ -1,13 +1,13 @@
 //! The process-wide instance itself: a stack with the policies that are compiled in, and how far
 //! its building is.
 
-use quarry_core::cache::PageCaching;
-use quarry_core::pcp::V6_18;
-use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
-use quarry_core::stack::{Stack, StackConfig};
-use quarry_core::watch::{AllInstruments, Checks, HeapProfile};
+use quarry_cache::PageCaching;
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::{Line, Registered, SLAB_POLICIES, line_of};
+use quarry_mm::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
+use quarry_watch::{AllInstruments, Checks, HeapProfile};
 
 /// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
 /// this crate is built, or the default.

@@ -8,10 +8,10 @@ use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, i
 use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
-use quarry_core::cache::CachingStack;
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
-use quarry_core::zone::GroupId;
+use quarry_cache::CachingStack;
+use quarry_cache::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::zone::GroupId;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;

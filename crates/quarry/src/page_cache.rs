@@ -7,9 +7,9 @@ use crate::gate;
 use crate::instance::{STACK, is_ready};
 use crate::raw_mapping::MappingOptions;
 use crate::writers;
-use quarry_core::cache::CachingStack;
-use quarry_core::frame::Order;
-use quarry_core::page_cache::{Event, EventCounts, READAHEAD_BYTES};
+use quarry_cache::CachingStack;
+use quarry_cache::page_cache::{Event, EventCounts, READAHEAD_BYTES};
+use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
 /// Cached pages of files and databases, in the memory that the heap has as well, under one limit:

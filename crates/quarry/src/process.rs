@@ -7,13 +7,13 @@ use crate::background::BalanceWait;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, checks, fork, gate, limits, profile, record, statistics};
-use quarry_core::cache::{self, Goal, ReclaimCaller};
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::heap::LARGEST_BLOCK;
-use quarry_core::slab::Occupancy;
+use quarry_cache::{Goal, ReclaimCaller};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::LARGEST_BLOCK;
+use quarry_mm::slab::Occupancy;
 #[cfg(doc)]
-use quarry_core::stack::Stack;
-use quarry_core::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
+use quarry_mm::stack::Stack;
+use quarry_mm::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -323,7 +323,7 @@ pub(crate) fn reclaim(bytes: usize) -> usize {
     let before = used();
     let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
     let goal = Goal::Used(before.saturating_sub(frames));
-    cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
+    quarry_cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 

@@ -7,9 +7,9 @@
 use super::bell::{has_thread, ring};
 use crate::instance::{STACK, is_ready};
 use crate::{gate, writers};
-use quarry_core::cache::{self, Goal, ReclaimCaller};
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::zone::Mark;
+use quarry_cache::{Goal, ReclaimCaller};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -100,7 +100,7 @@ pub(super) fn balance_if_due() {
         return;
     }
     WANTED.store(false, Relaxed);
-    let done = cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
+    let done = quarry_cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
     if done.missing > 0 {
         RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
     }
