@@ -22,9 +22,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. They are
-# the lines of the registry but for the first.
-REGISTRY := crates/mm/src/slab/registry.rs
-SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
+# the names of the list but for the first.
+REGISTRY := crates/mm/src/slab/names.rs
+SLABS := $(shell sed -n 's/^ *"\([^"]*\)", ".*";$$/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 LAB := $(TARGET)/tools/quarry-lab
@@ -54,7 +54,7 @@ TOOL := $(BUILD) build --profile tools
 write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
-	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) -name tests -prune -o -type f -print)
+	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) lab/eras -name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
 	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free \
@@ -147,7 +147,7 @@ all: build lab policies ## everything that make install can install
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
 $(TARGET)/release/libquarry-%.so: $(SOURCES)
 	@echo "==> building $(@F)"
-	QUARRY_BUILD_SLAB=$* $(BUILD) build --release -p quarry-preload --target-dir $(TARGET)/slabs
+	QUARRY_BUILD_SLAB=$* $(BUILD) build --release -p quarry-preload --features eras --target-dir $(TARGET)/slabs
 	@mkdir -p $(@D)
 	cp $(TARGET)/slabs/release/libquarry.so $@
 	@scripts/strip.sh $@

@@ -3,18 +3,31 @@
 
 use quarry_cache::PageCaching;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::{Line, Registered, SLAB_POLICIES, line_of};
+use quarry_mm::slab::SLAB_POLICIES;
+#[cfg(not(feature = "eras"))]
+use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 use quarry_watch::{AllInstruments, Checks, HeapProfile};
 
 /// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
-/// this crate is built, or the default.
+/// this crate is built with the feature `eras`, or the default.
+#[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
-    Some(name) => line_of(name),
+    Some(name) => quarry_eras::slab::line_of(name),
     None => 0,
 };
+#[cfg(not(feature = "eras"))]
+const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
+    Some(_) => panic!("QUARRY_BUILD_SLAB needs the feature `eras`"),
+    None => 0,
+};
+
+#[cfg(feature = "eras")]
+type Slab = <quarry_eras::slab::Line<LINE> as quarry_eras::slab::Registered>::Policy;
+#[cfg(not(feature = "eras"))]
+type Slab = Sheaf;
 
 /// Its name.
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
@@ -27,7 +40,7 @@ pub struct ProcessConfig;
 
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
-    type Slab = <Line<LINE> as Registered>::Policy;
+    type Slab = Slab;
     type Pages = V6_18;
     type Cache = PageCaching;
     type Watch = AllInstruments;

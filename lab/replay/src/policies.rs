@@ -3,8 +3,9 @@
 use quarry_cache::PageCachingOptions;
 use quarry_cache::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
 use quarry_cache::page_cache::TruncationPolicy;
+use quarry_eras::pages::{Chosen, PAGE_POLICIES};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{Chosen, FreeListPolicy, PAGE_POLICIES, PagePolicy};
+use quarry_mm::pcp::{FreeListPolicy, PagePolicy};
 use quarry_mm::slab::{slab_names, slab_policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

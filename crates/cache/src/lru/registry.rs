@@ -5,7 +5,7 @@ use super::batched::Batched;
 use super::policy::{Lists, Setup};
 use super::single::Single;
 use super::splice::Splice;
-use quarry_mm::pcp::one_of;
+use quarry_mm::slab::one_of;
 use quarry_sys::os::OsResult;
 
 /// Calls the macro `$callback` with all lines. A line is `Type: "name", "page in docs/policies",

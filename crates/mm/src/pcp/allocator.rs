@@ -117,6 +117,18 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
+    /// Takes a block from the request's node while that stays above `mark`, with the rights of the
+    /// request: one step of what [`alloc`](Self::alloc) does where memory is short.
+    pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
+        self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
+    }
+
+    /// Keeps the lists of a slot and node from everybody else while the result lives, as a thread
+    /// does that is at work on them. For tests.
+    pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
+        self.pcps.store.pcp(slot, node).lists.lock()
+    }
+
     /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:
     /// the pageblock may be a huge page. O(1).
     #[inline]

@@ -1,10 +1,10 @@
 //! Per-CPU page lists in front of the zones, and the page allocator that joins both.
 //!
-//! A policy is a type that implements [`PagePolicy`]. A new one is a file here, a line in
-//! `registry.rs` and a page in `docs/policies`. Files use only those to their left:
+//! A policy is a type that implements [`PagePolicy`]; those of other eras are in `lab/eras`. Files
+//! use only those to their left:
 //!
 //! ```text
-//! ring -> lists -> policy -> v6_18 -> config, order0, v2016, v5_14, v6_7, v6_18_wide -> registry
+//! ring -> lists -> policy -> v6_18 -> config
 //! extent_list, request, drain, store -> locked_lists -> set -> allocator -> listed, section, slow
 //! ```
 
@@ -17,9 +17,7 @@ mod extent_list;
 mod listed;
 mod lists;
 mod locked_lists;
-mod order0;
 mod policy;
-mod registry;
 mod request;
 mod ring;
 mod section;
@@ -27,27 +25,18 @@ mod set;
 mod slow;
 mod store;
 #[cfg(test)]
-pub(crate) mod tests;
-mod v2016;
-mod v5_14;
+mod tests;
 mod v6_18;
-mod v6_18_wide;
-mod v6_7;
 
 pub use crate::zone::AllocFlags;
 pub use allocator::MOST_LOST;
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};
-pub use order0::Order0;
-pub(crate) use policy::CACHE_SLICE_BYTES;
-pub use policy::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes};
-pub use registry::one_of;
-pub use registry::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES, RegisteredPages};
+pub use policy::{
+    CACHE_SLICE_BYTES, COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs,
+    Sizes, batch_before_4_20, batch_since_4_20, low_list, scaled_to,
+};
 pub use request::{Page, PageRequest};
 pub use ring::RingSizes;
-pub use v5_14::V5_14;
-pub use v6_7::V6_7;
-pub use v6_18::V6_18;
-pub use v6_18_wide::V6_18Wide;
-pub use v2016::V2016;
+pub use v6_18::{Release, V6_18};

@@ -5,7 +5,7 @@ use crate::frame::{MigrateType, Order, PCP_TYPES};
 use crate::zone::{Marks, Zone};
 
 /// Highest order that counts as small (`PAGE_ALLOC_COSTLY_ORDER`).
-pub(super) const COSTLY_ORDER: u8 = 3;
+pub const COSTLY_ORDER: u8 = 3;
 
 /// `CONFIG_PCP_BATCH_SCALE_MAX`: no refill is larger than `batch << 5` pages (Linux 6.7).
 pub(super) const BATCH_SCALE_MAX: u8 = 5;
@@ -26,7 +26,7 @@ pub struct SizeInputs {
 }
 
 /// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as servers have it.
-pub(crate) const CACHE_SLICE_BYTES: u32 = 2 << 20;
+pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
 /// has the full batch. Its size at the start says nothing of its program.
@@ -34,13 +34,13 @@ const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
     /// For one of `nodes` zones with `managed` frames each at the start.
-    pub(super) fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
+    pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
         Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
     }
 
     /// For one of `nodes` equal nodes of a machine with `frames` frames.
-    pub(super) fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
+    pub fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
         let managed = frames / u32::from(nodes);
         Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
     }
@@ -149,18 +149,18 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
 /// Blocks of `order` that stand for a refill of `batch` pages: `batch >> order`, but two at least
 /// where any are listed at all (Linux 5.14+).
 #[inline]
-pub(super) fn scaled_to(order: Order, batch: u32) -> u32 {
+pub fn scaled_to(order: Order, batch: u32) -> u32 {
     if batch > 1 { (batch >> order.get()).max(2) } else { batch }
 }
 
 /// The list of a block of orders 0..=3: one for each migratetype of each order (Linux 5.14+).
 #[inline]
-pub(super) fn low_list(order: Order, migratetype: MigrateType) -> usize {
+pub fn low_list(order: Order, migratetype: MigrateType) -> usize {
     PCP_TYPES * order.index() + migratetype.index()
 }
 
 /// Lists of orders 0..=3 where each migratetype has its own.
-pub(super) const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
+pub const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
 /// `2^n - 1` pages nearest to `pages`, so that two tasks that take turns with batches do not always
 /// meet on the same cache colours (`zone_batchsize`).
@@ -173,13 +173,13 @@ const fn batch_from(pages: u32) -> u32 {
 }
 
 /// `batch` of kernels up to 4.19: a quarter of a thousandth of the zone, of 512 KiB at most.
-pub(super) const fn batch_before_4_20(managed: u32) -> u32 {
+pub const fn batch_before_4_20(managed: u32) -> u32 {
     let share = managed / 1024;
     batch_from((if share < 128 { share } else { 128 }) / 4)
 }
 
 /// `batch` of current kernels: a 4096th of the zone, 256 KiB at most (Linux 6.x).
-pub(super) const fn batch_since_4_20(managed: u32) -> u32 {
+pub const fn batch_since_4_20(managed: u32) -> u32 {
     let share = managed >> 12;
     batch_from(if share < 64 { share } else { 64 })
 }

@@ -129,7 +129,7 @@ impl Barns {
 }
 
 /// The node that an object's memory belongs to.
-pub(super) fn home<P: PerCpu>(context: &SlabContext<'_, P>, object: Object) -> NodeId {
+pub fn home<P: PerCpu>(context: &SlabContext<'_, P>, object: Object) -> NodeId {
     let base = context.zones.arena().base().as_ptr() as usize;
     let pfn = Pfn(((object.as_ptr() as usize - base) >> FRAME_SHIFT) as u32);
     let pageblocks = context.zones.memory().pageblocks();

@@ -16,7 +16,7 @@ pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
 ///
 /// # Safety
 /// The first `count` elements are initialised.
-pub(super) unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
+pub unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
     // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }

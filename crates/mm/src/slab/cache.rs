@@ -148,12 +148,13 @@ impl Geometry {
 
 /// The number of a new cache, and who had that number before.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Identity {
-    pub(super) id: CacheId,
+pub struct Identity {
+    /// Its number.
+    pub id: CacheId,
     /// How many caches the table has had by now, this one included.
-    pub(super) generation: u32,
+    pub generation: u32,
     /// Another cache had this number.
-    pub(super) is_reused: bool,
+    pub is_reused: bool,
 }
 
 /// One cache. Immutable once created, but for the number of its aliases.
@@ -181,7 +182,10 @@ pub struct Cache {
 
 impl Cache {
     /// A cache whose slabs `layout` arranges; called only with parameters that are possible.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// `EINVAL` for parameters of which no slab has an object.
+    pub fn new(
         identity: Identity,
         name: &str,
         (params, options): (&CacheParams, &CacheOptions),

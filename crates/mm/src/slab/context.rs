@@ -99,7 +99,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
 
     /// Gives back the slabs that have become empty so far.
     #[inline]
-    pub(super) fn give_back_emptied(&self) {
+    pub fn give_back_emptied(&self) {
         let (slabs, order) = self.emptied.0.take();
         if !slabs.is_empty() {
             give_back(self, &slabs, order);
@@ -120,7 +120,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     ///
     /// # Errors
     /// `EBUSY` where a slot has not lost the room that it had for the earlier cache.
-    pub(super) fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
+    pub fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
         let (area, array) = (self.percpu.area(), cache.id().array());
         let others = MAX_CACHES - 1 - self.caches.count().max(cache.id().index());
         match area.define(array, wanted.min(area.fair_capacity(others))) {

@@ -14,7 +14,7 @@ use quarry_sys::report::fatal;
 /// An object was given back that is not in use.
 #[cold]
 #[inline(never)]
-pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
+pub fn not_in_use(cache: &Cache, object: Object) -> ! {
     fatal(format_args!(
         "free({object:p}): object of {} bytes is not in use: freed already, or never allocated",
         cache.stride()
@@ -25,7 +25,7 @@ pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
 /// ends in front of the slab, or its own first object, was written beyond its bounds.
 #[cold]
 #[inline(never)]
-pub(super) fn overwritten(
+pub fn overwritten(
     cache: &Cache,
     zones: &Zones,
     caches: &CacheTable,
@@ -47,7 +47,7 @@ pub(super) fn overwritten(
 /// The link in a free object of `slub` or `slqb` leads nowhere.
 #[cold]
 #[inline(never)]
-pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {
+pub fn written_after_free(cache: &Cache, object: Object) -> ! {
     fatal(format_args!(
         "{object:p}: overwritten: the program wrote to an object of {} bytes that is free",
         cache.stride()

@@ -5,15 +5,16 @@
 //! recorded of a slab. Policies are types, so that each keeps a fast path of its own; nothing
 //! common stands in front of them, or every comparison would be a tie.
 //!
-//! A new policy is a file (or a folder) here, a line in `registry.rs` and a page in
-//! `docs/policies`. Files use only those to their left, and of each row only those above:
+//! A new policy is a crate's file (or folder), its name in `names.rs` and a page in `docs/policies`;
+//! those of other eras are in `lab/eras`. Files use only those to their left, and of each row only
+//! those above:
 //!
 //! ```text
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
-//! parts    buffer    late    records    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf_cache -> sheaf -> sheaf_bound, slam    sheaf_6_18    slub    linux_slab    slqb
-//! registry
+//! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
+//! policies sheaf_cache -> sheaf -> sheaf_bound, slam
+//! names
 //! ```
 
 mod barn;
@@ -25,50 +26,43 @@ mod cache_limits;
 mod context;
 mod glance;
 mod late;
-mod linux_slab;
 mod mechanisms;
 mod misuse;
+mod names;
 mod pages;
 mod params;
 mod policy;
 mod populating;
 mod reclaim;
-mod records;
-mod registry;
 mod remaining;
 mod sheaf;
-mod sheaf_6_18;
 mod sheaf_bound;
 mod sheaf_cache;
 mod slam;
-mod slqb;
-mod slub;
 mod stats;
 mod table;
 mod width;
 
 pub use barn::Barn;
+pub use barns::home;
 pub use bitmap_slabs::BitmapSlabs;
-pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
+pub use buffer::written;
+pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext, SlabSetup};
 pub use glance::Glance;
 pub use late::Late;
-pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
+pub use misuse::{not_in_use, overwritten, written_after_free};
+pub use names::{
+    RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, one_of, slab_names, slab_policy,
+};
 pub use pages::SlabPages;
-pub use params::{CacheOptions, CacheParams, Constructor};
+pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
-pub use registry::{
-    Line, Registered, RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabVisitor,
-    line_of, slab_names, slab_policy, with_slab_policy,
-};
 pub use remaining::Remaining;
 pub use sheaf::Sheaf;
-pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;
-pub use slqb::Slqb;
-pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, Occupancy, SlabStats};
 pub use table::{CacheRequest, CacheTable};

@@ -4,7 +4,7 @@ use crate::frame::Order;
 use core::ffi::c_void;
 
 /// Objects are aligned to this at least: what `malloc` owes on 64-bit machines.
-pub(super) const MIN_ALIGN: usize = 16;
+pub const MIN_ALIGN: usize = 16;
 
 /// Bytes of a cache line of the processors that Quarry runs on.
 const CACHE_LINE: usize = 64;

@@ -147,7 +147,7 @@ impl CacheTable {
     ///
     /// # Safety
     /// No thread has a reference to it, nor is about to get one.
-    pub(crate) unsafe fn remove(&self, id: CacheId) {
+    pub unsafe fn remove(&self, id: CacheId) {
         let _held = self.adding.lock();
         self.live[id.index() / 64].fetch_and(!(1 << (id.index() % 64)), Ordering::Relaxed);
     }

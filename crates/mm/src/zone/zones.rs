@@ -340,7 +340,7 @@ impl Zones {
     /// Brings frames of one pageblock that were just handed out into memory in one call: the whole
     /// pageblock where it comes in as a huge page. Where the system refuses, or the setup does,
     /// plain faults do the same.
-    pub(crate) fn populate(&self, first: Pfn, frames: u32) {
+    pub fn populate(&self, first: Pfn, frames: u32) {
         if self.populate {
             huge::populate(&self.memory, first, frames);
         }
@@ -350,7 +350,7 @@ impl Zones {
     /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
     #[cold]
     #[inline(never)]
-    pub(crate) fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
+    pub fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 

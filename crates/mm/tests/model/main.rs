@@ -5,42 +5,30 @@
 //! and none is lost.
 #![cfg(quarry_model)]
 
+/// Calls the macro `$callback` with the policies that all models of policies run on. A line is
+/// `identifier: "name", Type;`.
+macro_rules! slab_policies {
+    ($callback:ident) => {
+        $callback! {
+            sheaf: "sheaf", quarry_mm::slab::Sheaf;
+            slam: "slam", quarry_mm::slab::Slam;
+        }
+    };
+}
+
 #[path = "../suites/support/system.rs"]
 #[expect(dead_code, reason = "models need less of it than the suites")]
 mod system;
 
 mod barn;
 mod errors;
+mod exploring;
 mod hands;
 mod hooks;
 mod index;
 mod numbers;
 mod page_cache;
+mod planted;
 mod policies;
 
-use shuttle::Config;
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
-
-/// Runs a scenario under schedules with a few preemptions in places that are hard to hit
-/// (Burckhardt et al. 2010), and under random ones, which let short sequences run into each other.
-/// `QUARRY_MODEL_RUNS` sets how often.
-fn explore(runs: usize, scenario: fn()) {
-    explore_at_most(self::runs(runs), scenario);
-}
-
-/// `QUARRY_MODEL_RUNS`, or the usual number of runs.
-fn runs(usual: usize) -> usize {
-    std::env::var("QUARRY_MODEL_RUNS").map_or(usual, |text| text.parse().unwrap())
-}
-
-/// The same, whatever `QUARRY_MODEL_RUNS` is: a planted bug has to show in one of these runs.
-fn explore_at_most(runs: usize, scenario: fn()) {
-    // A stack is a large value, and is built on the stack of a model's thread.
-    let config = || {
-        let mut config = Config::new();
-        config.stack_size = 1 << 20;
-        config
-    };
-    shuttle::Runner::new(PctScheduler::new(3, runs), config()).run(scenario);
-    shuttle::Runner::new(RandomScheduler::new(runs), config()).run(scenario);
-}
+use exploring::{explore, explore_at_most, runs};

@@ -1,26 +1,24 @@
 //! Whole stacks on two virtual CPUs whose sequences the model interrupts: objects so large that a
 //! sheaf has four, or a slab, so that a few requests come to every slow path.
 
+use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
-use crate::{explore, explore_at_most, runs};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_mm::slab::{LinuxSlab, Sheaf, Slam, Slqb};
 use quarry_mm::stack::{Stack, StackConfig};
-use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, Stepped, SteppedSlots};
+use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, SteppedSlots};
 use quarry_watch::AllInstruments;
 use shuttle::sync::Arc;
 use shuttle::thread;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-struct Config<S>(PhantomData<S>);
+/// A stack on CPUs whose sequences the model interrupts.
+pub(crate) struct Config<S>(PhantomData<S>);
 
 impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type PerCpu = SteppedSlots;
@@ -31,12 +29,12 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
 }
 
 /// A stack with one cache, and who has its objects.
-struct Play<S: SlabPolicy<SteppedSlots> + 'static> {
-    stack: Box<Stack<Config<S>>>,
-    cache: CacheId,
+pub(crate) struct Play<S: SlabPolicy<SteppedSlots> + 'static> {
+    pub(crate) stack: Box<Stack<Config<S>>>,
+    pub(crate) cache: CacheId,
     hands: Hands,
     /// Objects that one thread leaves for another. std's mutex: no step of the model.
-    left: Mutex<Vec<Object>>,
+    pub(crate) left: Mutex<Vec<Object>>,
     os: &'static TestOs,
 }
 
@@ -47,12 +45,13 @@ unsafe impl<S: SlabPolicy<SteppedSlots>> Sync for Play<S> {}
 unsafe impl<S: SlabPolicy<SteppedSlots>> Send for Play<S> {}
 
 impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
-    fn new(size: usize, bug: PlantedBug) -> Self {
+    /// One node.
+    pub(crate) fn new(size: usize, bug: PlantedBug) -> Self {
         Self::on_nodes(1, size, bug)
     }
 
     /// A stack in which each CPU is of another one of `nodes` nodes.
-    fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
+    pub(crate) fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let stack = Box::new(Stack::<Config<S>>::new());
         stack.percpu().sequences().set_cpus(2);
@@ -70,20 +69,20 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         Self { stack, cache, hands: Hands::default(), left: Mutex::default(), os }
     }
 
-    fn alloc(&self) -> Object {
+    pub(crate) fn alloc(&self) -> Object {
         let object = self.stack.cache(self.cache).alloc().expect("there is memory");
         self.hands.take(object);
         object
     }
 
-    fn free(&self, object: Object) {
+    pub(crate) fn free(&self, object: Object) {
         self.hands.give(object);
         // SAFETY: it was in this thread's hands only.
         unsafe { self.stack.cache(self.cache).free(object) };
     }
 
     /// Allocates some, leaves some, frees what another left.
-    fn trade(&self, rounds: usize) {
+    pub(crate) fn trade(&self, rounds: usize) {
         let mut own = Vec::new();
         for round in 0..rounds {
             own.push(self.alloc());
@@ -113,7 +112,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     }
 
     /// Frees what is left; then every object is back in its slab, and every slab is given back.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         while let Some(object) = self.left.lock().unwrap().pop() {
             self.free(object);
         }
@@ -132,31 +131,8 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     }
 }
 
-/// Two threads on CPUs that are moved between two nodes: what one of them frees is of the other
-/// node's memory as often as not, and goes home in alien arrays of two.
-fn aliens(bug: PlantedBug) {
-    let play = Arc::new(Play::<LinuxSlab>::on_nodes(2, size_for("slab"), bug));
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
-            let play = Arc::clone(&play);
-            thread::spawn(move || {
-                play.trade(8);
-                play.stack.cache(play.cache).shrink();
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
-    assert_eq!(play.stack.validate(), Ok(()));
-    play.finish();
-}
-
-#[test]
-fn aliens_go_home_beside_threads_that_free_more() {
-    explore(400, || aliens(PlantedBug::None));
-}
-
 /// Two threads on two CPUs trade, a third one shrinks the cache meanwhile.
-fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
+pub(crate) fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
     let play = Arc::new(Play::<S>::new(size, bug));
     let mut threads: Vec<_> = (0..2)
         .map(|_| {
@@ -171,7 +147,7 @@ fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) 
 }
 
 /// A thread that lives from its slot, and one that empties all slots again and again.
-fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
+pub(crate) fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
     let play = Arc::new(Play::<S>::new(size, bug));
     let draining = Arc::clone(&play);
     let drainer = thread::spawn(move || {
@@ -210,72 +186,9 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
     play.finish();
 }
 
-/// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a
-/// third thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a
-/// batch of one object and a high mark of four, each free of the consumer soon brings an object
-/// back, and each allocation of the producer claims what is there.
-fn claiming(bug: PlantedBug) {
-    let play = Arc::new(Play::<Slqb>::new(256 << 10, bug));
-    let spawn = |cpu: u32, work: fn(&Play<Slqb>)| {
-        let play = Arc::clone(&play);
-        thread::spawn(move || {
-            Stepped::pin(cpu);
-            work(&play);
-        })
-    };
-    let threads = [
-        spawn(0, |play| {
-            for _ in 0..10 {
-                let object = play.alloc();
-                play.left.lock().unwrap().push(object);
-            }
-        }),
-        spawn(1, |play| {
-            for _ in 0..14 {
-                let found = play.left.lock().unwrap().pop();
-                found.into_iter().for_each(|object| play.free(object));
-            }
-        }),
-        spawn(0, |play| {
-            let objects = [play.alloc(), play.alloc()];
-            objects.into_iter().for_each(|object| play.free(object));
-        }),
-    ];
-    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
-    assert_eq!(play.stack.validate(), Ok(()));
-    play.finish();
-}
-
-#[test]
-fn claimed_objects_are_handed_out_once() {
-    explore(1_000, || claiming(PlantedBug::None));
-}
-
-#[test]
-fn a_list_that_is_left_to_another_cpu_is_found_out() {
-    is_found_out("policies::leaves_lists_to_other_cpus");
-}
-
-#[test]
-#[ignore = "run by the test above: it fails"]
-fn leaves_lists_to_other_cpus() {
-    explore_at_most(2_000, || trading::<Slqb>(256 << 10, PlantedBug::CompareStoreIgnoresCpu));
-}
-
-#[test]
-fn a_claim_that_goes_on_after_preemption_is_found_out() {
-    is_found_out("policies::claims_after_preemption");
-}
-
-#[test]
-#[ignore = "run by the test above: it fails"]
-fn claims_after_preemption() {
-    explore_at_most(2_000, || claiming(PlantedBug::CommitsAfterPreemption));
-}
-
 /// Stamps the models on policies.
 macro_rules! stamp {
-    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
             use super::{PlantedBug, bulk, draining, explore, size_for, trading};
 
@@ -297,10 +210,10 @@ macro_rules! stamp {
     )*};
 }
 
-quarry_mm::slab_policies!(stamp);
+slab_policies!(stamp);
 
 /// Bytes of objects so large that a sheaf has four, or a slab of another policy, or a list.
-fn size_for(policy: &str) -> usize {
+pub(crate) fn size_for(policy: &str) -> usize {
     match policy {
         "sheaf" | "slam" => 32 << 10,
         "sheaf-6.18" => 64 << 10,
@@ -310,89 +223,4 @@ fn size_for(policy: &str) -> usize {
         "slqb" => 256 << 10,
         _ => 8 << 10,
     }
-}
-
-/// Objects of more bursts than an array holds.
-const BURST: usize = 20;
-
-/// One thread works in bursts, one leaves what another one frees, and a fourth one shrinks the
-/// cache: CPUs of `slam` change their modes while others push to their inboxes and take from them.
-fn changing() {
-    let play = Arc::new(Play::<Slam>::new(size_for("slam"), PlantedBug::None));
-    let start = |work: fn(&Play<Slam>)| {
-        let play = Arc::clone(&play);
-        thread::spawn(move || work(&play))
-    };
-    let threads = [
-        start(|play| {
-            for _ in 0..2 {
-                let own: Vec<_> = (0..BURST).map(|_| play.alloc()).collect();
-                own.into_iter().for_each(|object| play.free(object));
-            }
-        }),
-        start(|play| {
-            for _ in 0..2 * BURST {
-                let object = play.alloc();
-                play.left.lock().unwrap().push(object);
-            }
-        }),
-        start(|play| {
-            for _ in 0..3 * BURST {
-                let found = play.left.lock().unwrap().pop();
-                match found {
-                    Some(object) => play.free(object),
-                    None => thread::yield_now(),
-                }
-            }
-        }),
-        start(|play| play.stack.cache(play.cache).shrink()),
-    ];
-    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
-    MODE_CHANGES.fetch_add(play.stack.cache(play.cache).stats().mode_changes, Relaxed);
-    assert_eq!(play.stack.validate(), Ok(()));
-    play.finish();
-}
-
-/// Changes in all runs of the model.
-static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
-
-#[test]
-fn slam_changes_modes_beside_threads_that_use_them() {
-    // In a single run no CPU may change its mode.
-    explore_at_most(runs(200).max(20), changing);
-    assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
-}
-
-/// Runs an ignored test of this program in a process of its own, which must fail: an object that
-/// is in two places is found by the oracle, or by the stack itself, which then aborts.
-fn is_found_out(test: &str) {
-    let program = std::env::current_exe().expect("the path of this program");
-    let output = Command::new(program)
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .output()
-        .expect("this program runs");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("running 1 test"), "{text}");
-}
-
-#[test]
-fn a_barrier_that_does_nothing_is_found_out() {
-    is_found_out("policies::barrier_does_nothing");
-}
-
-#[test]
-#[ignore = "run by the test above: it fails"]
-fn barrier_does_nothing() {
-    explore_at_most(2_000, || draining::<Sheaf>(32 << 10, PlantedBug::BarrierDoesNothing));
-}
-
-#[test]
-fn a_sequence_that_goes_on_after_preemption_is_found_out() {
-    is_found_out("policies::commits_after_preemption");
-}
-
-#[test]
-#[ignore = "run by the test above: it fails"]
-fn commits_after_preemption() {
-    explore_at_most(2_000, || trading::<Sheaf>(32 << 10, PlantedBug::CommitsAfterPreemption));
 }

@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
             #[test]
             fn caches_that_come_and_go_agree_with_the_oracle() {
@@ -56,8 +56,8 @@ macro_rules! stamp {
     )*};
 }
 
-quarry_mm::slab_policies!(stamp);
-stamp! { direct: "direct", crate::support::Direct, "", ""; }
+slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct; }
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 

@@ -12,7 +12,7 @@ const LIMIT: usize = 8 << 20;
 const SIZE: usize = 1000;
 
 macro_rules! stamp {
-    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
+    ($($policy:ident: $text:literal, $type:ty;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -34,7 +34,7 @@ macro_rules! stamp {
     };
 }
 
-quarry_mm::slab_policies!(stamp);
+slab_policies!(stamp);
 
 struct Full<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: Bed<VirtualConfig<S>>,

@@ -10,7 +10,7 @@ use quarry_sys::percpu::VirtualSlots;
 
 /// What every policy must live through.
 macro_rules! stamp {
-    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
+    ($($policy:ident: $text:literal, $type:ty;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -32,8 +32,8 @@ macro_rules! stamp {
     };
 }
 
-quarry_mm::slab_policies!(stamp);
-stamp! { direct: "direct", crate::support::Direct, "", ""; }
+slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct; }
 
 type HeapBed<S> = Bed<VirtualConfig<S>>;
 

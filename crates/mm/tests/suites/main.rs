@@ -1,9 +1,20 @@
-//! Suites over whole stacks: every slab policy, the heap, failures of the system, limits, threads.
+//! Suites over whole stacks: the slab policies of the product, the heap, failures of the system, limits, threads.
 //!
 //! Each compares the stack with a naive oracle and has it validate itself. `PROPTEST_CASES` sets
 //! the number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads, and
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
+
+/// Calls the macro `$callback` with the policies that the suites of all policies run on. A line is
+/// `identifier: "name", Type;`.
+macro_rules! slab_policies {
+    ($callback:ident) => {
+        $callback! {
+            sheaf: "sheaf", quarry_mm::slab::Sheaf;
+            slam: "slam", quarry_mm::slab::Slam;
+        }
+    };
+}
 
 mod budget;
 mod budget_pages;
@@ -16,7 +27,6 @@ mod footprint;
 mod heap;
 mod instruments;
 mod limits;
-mod linux_slab;
 mod locks;
 mod misuse;
 mod moving;
@@ -32,10 +42,7 @@ mod profile;
 mod reclaim;
 mod record;
 mod registry;
-mod sheaf_6_18;
 mod slam;
-mod slub;
-mod slub_misuse;
 mod sparse;
 mod support;
 mod threads;

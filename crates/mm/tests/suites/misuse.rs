@@ -1,29 +1,21 @@
 //! Pointers that cannot be freed: one line that says why, then abort. Each case runs in a process
 //! of its own.
 
+use crate::support::aborting::{NOT_IN_USE, SIZE, aborts_in};
 use crate::support::{
     Backing, Bed, TestOs, VirtualConfig, fix_slam_mode, on_cpu, small, unregister,
 };
-use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::LinuxSlab;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_mm::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use quarry_watch::AllInstruments;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
-/// Objects of this many bytes: a sheaf has 64 of them, a slot has room for two sheaves.
-pub(crate) const SIZE: usize = 48;
 const ROOM: usize = 128;
-/// How a report ends, where nothing that is recorded says whether the object was ever handed out.
-pub(crate) const NOT_IN_USE: &str =
-    "): object of 48 bytes is not in use: freed already, or never allocated";
 const NO_BLOCK: &str = "): no block in use starts there: freed already, or never allocated";
 
 fn bed() -> HeapBed {
@@ -38,20 +30,6 @@ fn objects(bed: &HeapBed, count: usize) -> Vec<Object> {
 /// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
 fn aborts(test: &str, line: &str) {
     aborts_in("misuse", test, line);
-}
-
-/// Runs an ignored test of module `suite` alone: it must abort, with `line` as its last words.
-pub(crate) fn aborts_in(suite: &str, test: &str, line: &str) {
-    let program = std::env::current_exe().expect("the path of this program");
-    let output = Command::new(program)
-        .args([&format!("{suite}::{test}"), "--exact", "--ignored", "--nocapture"])
-        .output()
-        .expect("this program runs");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
-    let last = text.lines().last().unwrap_or_default();
-    let is_of_something = ["quarry: free(0x", "quarry: 0x"].iter().any(|it| last.starts_with(it));
-    assert!(is_of_something && last.contains(line), "{text}");
 }
 
 /// Frees what must not be freed.
@@ -408,117 +386,4 @@ fn a_byte_past_the_last_object_reaches_nothing() {
     for byte in [0, 1, 0xff] {
         written_past_a_slab(SIZE, byte);
     }
-}
-
-/// Objects of the policy `slab`, on two nodes of a CPU each; the first is CPU 0's.
-fn linux_slab(size: usize, count: usize) -> (Bed<VirtualConfig<LinuxSlab>>, CacheId, Vec<Object>) {
-    let mut options = small();
-    options.pages.reserve_bytes = 256 << 20;
-    options.pages.nodes = 2;
-    options.pages.node_of_slot = |slot| NodeId(slot.0 as u8);
-    let bed = Bed::<VirtualConfig<LinuxSlab>>::new(Backing::Fake, 4096, 2, &options);
-    let id = bed.stack.create_cache("misuse", &CacheParams { size, align: 16 }).unwrap();
-    on_cpu(0);
-    let objects = (0..count).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
-    (bed, id, objects)
-}
-
-#[test]
-fn twice_into_an_alien_array() {
-    aborts("freed_twice_into_an_alien_array", NOT_IN_USE);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_twice_into_an_alien_array() {
-    let (bed, id, objects) = linux_slab(SIZE, 4);
-    on_cpu(1);
-    for &object in objects.iter().chain(&objects[..1]) {
-        // SAFETY: the last free is what is tried, the others are sound.
-        unsafe { bed.stack.cache(id).free(object) };
-    }
-}
-
-#[test]
-fn twice_on_two_nodes_and_then_a_shrink() {
-    aborts("freed_on_two_nodes", NOT_IN_USE);
-}
-
-/// One of the two comes to its slab first, and the other one finds it free.
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_on_two_nodes() {
-    let (bed, id, objects) = linux_slab(SIZE, 4);
-    for cpu in 0..2 {
-        on_cpu(cpu);
-        // SAFETY: the first free is sound; the second is what is tried.
-        unsafe { bed.stack.cache(id).free(objects[0]) };
-    }
-    bed.stack.cache(id).shrink();
-}
-
-#[test]
-fn twice_into_a_full_array_of_120() {
-    aborts("freed_twice_into_a_full_array_of_slab", NOT_IN_USE);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_twice_into_a_full_array_of_slab() {
-    let (bed, id, objects) = linux_slab(SIZE, 300);
-    let level = || bed.stack.percpu().usage(id.array()).level;
-    for (index, &object) in objects.iter().enumerate() {
-        // SAFETY: each was live and is freed once.
-        unsafe { bed.stack.cache(id).free(object) };
-        if level() == 120 {
-            // SAFETY: what is tried: the object is among those that make room for it.
-            unsafe { bed.stack.cache(id).free(objects[index - 100]) };
-        }
-    }
-}
-
-#[test]
-fn twice_into_a_slab_of_large_objects() {
-    let line = "): object of 2048 bytes is not in use: freed already, or never allocated";
-    aborts("freed_twice_into_a_slab_of_large_objects", line);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_twice_into_a_slab_of_large_objects() {
-    let (bed, id, objects) = linux_slab(2048, 6);
-    for cpu in 0..2 {
-        on_cpu(cpu);
-        // SAFETY: the first free is sound; the second is what is tried.
-        unsafe { bed.stack.cache(id).free(objects[1]) };
-        // Its neighbour keeps the slab.
-        bed.stack.cache(id).shrink();
-    }
-}
-
-#[test]
-fn an_index_that_was_written_to() {
-    aborts(
-        "took_an_overwritten_index",
-        ": overwritten, probably past the end of an object of 64 bytes",
-    );
-}
-
-/// The last object of a slab is overrun far enough to reach the next slab's numbers.
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn took_an_overwritten_index() {
-    let (bed, id, objects) = linux_slab(64, 59 * 40);
-    let slab = |object: &Object| object.as_ptr() as usize / 4096;
-    let is_last = |object: &&Object| {
-        let ends = (object.as_ptr() as usize + 64).is_multiple_of(4096);
-        ends && objects.iter().any(|other| slab(other) == slab(object) + 1)
-    };
-    let last = *objects.iter().find(is_last).expect("two slabs are neighbours");
-    let behind = objects.iter().find(|other| slab(other) == slab(&last) + 1).expect("there is one");
-    // SAFETY: not given, but the slab behind the object is mapped, and has no object up to there.
-    unsafe { last.add(64).write_bytes(0, 320) };
-    // SAFETY: it was live and is freed once.
-    unsafe { bed.stack.cache(id).free(*behind) };
-    bed.stack.cache(id).shrink();
 }

@@ -101,14 +101,14 @@ fn occupancy_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>(tells: 
 #[test]
 fn occupancy_is_that_of_an_oracle() {
     macro_rules! each {
-        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+        ($($name:ident: $text:literal, $policy:ty;)*) => {
             $({
                 let tells = ["sheaf", "sheaf-6.18", "slam"].contains(&$text);
                 occupancy_is_what_callers_hold::<$policy>(tells);
             })*
         };
     }
-    quarry_mm::slab_policies!(each);
+    slab_policies!(each);
 }
 
 /// A heap of objects of one size, some of which the program has freed.
@@ -202,24 +202,6 @@ fn moved_objects_leave_few_slabs() {
             heap.finish();
         }
     }
-}
-
-/// Where a policy has no way past what CPUs hold, `malloc` and `free` serve, and nothing is done.
-#[test]
-fn policies_without_such_a_way_say_so() {
-    let stack = Bed::<VirtualConfig<quarry_mm::slab::Slub4_9>>::new(
-        Backing::Linux,
-        PAGE,
-        1,
-        &StackOptions { heap: true, ..small() },
-    );
-    let object = stack.stack.alloc(100).expect("there is memory");
-    assert_eq!(stack.stack.alloc_dense(100, 16), None);
-    // SAFETY: where this succeeded, nobody would use the object.
-    assert!(!unsafe { stack.stack.free_dense(object.as_ptr()) });
-    // SAFETY: nobody uses the object any more.
-    unsafe { stack.stack.free(object) };
-    stack.assert_empty(&[]);
 }
 
 /// Addresses that are none of an object have no slab: none is read, and none is reported.

@@ -4,7 +4,7 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheParams, LinuxSlab, Mechanisms, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
             #[test]
             fn random_operations_agree_with_the_oracle() {
@@ -58,8 +58,8 @@ macro_rules! stamp {
     )*};
 }
 
-quarry_mm::slab_policies!(stamp);
-stamp! { direct: "direct", crate::support::Direct, "", ""; }
+slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct; }
 
 /// The suite for one policy, with whatever the thread has set for its beds; `shares` if it may not
 /// take new slabs instead of what another CPU has freed.
@@ -262,21 +262,6 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
 
 fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
     random_operations_with::<S>(&small(), slots);
-}
-
-/// Neighbouring CPUs are of different nodes, so that most objects are freed on a node that is not
-/// theirs.
-#[test]
-fn mechanisms_of_slab_can_be_left_out() {
-    for without in ["", "alien", "shared", "alien,shared"] {
-        let mut options = small();
-        options.mechanisms = Mechanisms::without(without).expect("names of mechanisms");
-        random_operations_with::<LinuxSlab>(&options, 2);
-        options.pages.reserve_bytes = 256 << 20;
-        options.pages.nodes = 2;
-        options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
-        random_operations_with::<LinuxSlab>(&options, 4);
-    }
 }
 
 /// The suite's random operations, on a stack with these options.

@@ -1,13 +1,13 @@
 //! What a look of the reclaim thread takes back, and from whom it takes nothing.
 
+use crate::support::idle::{burst, gives_all_back_when_idle, touched};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
-use quarry_cache::PageCaching;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{Chosen, PAGE_POLICIES};
+use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams};
-use quarry_mm::stack::{ReclaimState, StackConfig};
+use quarry_mm::stack::ReclaimState;
 use quarry_sys::percpu::SlotIndex;
 
 type SheafBed = Bed<VirtualConfig<Sheaf>>;
@@ -116,43 +116,10 @@ fn mappings_are_charged_by_the_frame() {
     bed.assert_empty(&[]);
 }
 
-/// Bytes in memory at most: in use, or free and not known to be zero.
-fn touched<C: StackConfig>(bed: &Bed<C>) -> usize {
-    let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
-    used + bed.stack.upkeep().freeable_bytes()
-}
-
-/// Allocates `bytes` of objects of `size`, calls `full`, and frees them.
-fn burst<C: StackConfig>(bed: &Bed<C>, size: usize, bytes: usize, full: impl FnOnce()) {
-    let objects: Vec<_> =
-        (0..bytes / size).map(|_| bed.stack.alloc(size).expect("there is memory")).collect();
-    full();
-    for object in objects {
-        // SAFETY: just allocated, and used by nobody.
-        unsafe { bed.stack.free(object) };
-    }
-}
-
-/// A program that is idle gives all of its memory back, whatever policy its page lists have.
+/// A program that is idle gives all of its memory back.
 #[test]
-fn an_idle_program_gives_all_back_on_every_page_policy() {
-    for known in PAGE_POLICIES {
-        let mut options = StackOptions::default();
-        (options.pages.policy, options.pages.reserve_bytes) = (known.policy, 512 << 20);
-        let bed: Bed<VirtualConfig<Sheaf, PageCaching, Chosen>> =
-            Bed::new(Backing::Linux, 4096, 1, &options);
-        on_cpu(0);
-        for size in [16, 1000, 40_000] {
-            burst(&bed, size, 32 << 20, || {});
-        }
-        let mut state = ReclaimState::new();
-        for _ in 0..8 {
-            bed.stack.upkeep().look(&mut state);
-            while bed.stack.upkeep().purge_due(&mut state).is_some() {}
-        }
-        assert_eq!(touched(&bed), 0, "{}", known.name);
-        bed.assert_empty(&[]);
-    }
+fn an_idle_program_gives_all_back() {
+    gives_all_back_when_idle(V6_18, "v6.18");
 }
 
 fn bed_of(limit_bytes: usize) -> SheafBed {

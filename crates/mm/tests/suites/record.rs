@@ -4,8 +4,8 @@ use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_cache::CachingStack;
 use quarry_cache::PageCaching;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
-use quarry_mm::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slam, Slqb, Slub4_9};
+use quarry_mm::pcp::{PagePolicy, V6_18};
+use quarry_mm::slab::{Sheaf, SlabPolicy};
 use quarry_mm::stack::{Section, StackConfig};
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
@@ -34,7 +34,10 @@ fn record<C: StackConfig>(bed: &Bed<C>) -> Vec<u8> {
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(options: &StackOptions<P>) {
+/// What the record of a stack with these options must say.
+pub(crate) fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(
+    options: &StackOptions<P>,
+) {
     let options = StackOptions { heap: true, ..*options };
     let bed: Bed<VirtualConfig<S, PageCaching, P>> = Bed::new(Backing::Linux, 4096, 3, &options);
     let sizes = [24, 24, 100, 700, 40 << 10, 100 << 10, 2 << 20];
@@ -89,23 +92,12 @@ fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(options: &StackOp
 
 #[test]
 fn every_slab_policy_fills_it() {
-    let options = small();
-    check::<Sheaf, V6_18>(&options);
-    check::<KernelSheaf, V6_18>(&options);
-    check::<LinuxSlab, V6_18>(&options);
-    check::<Slub4_9, V6_18>(&options);
-    check::<Slqb, V6_18>(&options);
-    check::<Slam, V6_18>(&options);
-}
-
-#[test]
-fn it_names_the_page_policy() {
-    for known in PAGE_POLICIES {
-        let mut options = small::<Chosen>();
-        options.pages.policy = known.policy;
-        assert_eq!(known.policy.name(), known.name);
-        check::<Sheaf, _>(&options);
+    macro_rules! each {
+        ($($name:ident: $text:literal, $policy:ty;)*) => {
+            $(check::<$policy, V6_18>(&small());)*
+        };
     }
+    slab_policies!(each);
 }
 
 /// The events of a page cache come in the order in which readers name them: a debug build checks

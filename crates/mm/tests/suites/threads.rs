@@ -5,7 +5,7 @@
 use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
+use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::CacheId;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::SlabPolicy;
@@ -22,7 +22,7 @@ use crate::support::seed::{Dice, seed};
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
             use super::{LockedSlots, NativeSlots, ThreadStripe, exchange};
 
@@ -49,8 +49,8 @@ macro_rules! stamp {
     )*};
 }
 
-quarry_mm::slab_policies!(stamp);
-stamp! { direct: "direct", crate::support::Direct, "", ""; }
+slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct; }
 
 /// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
 const STEPS: usize = 8_000;
@@ -58,7 +58,8 @@ const STEPS: usize = 8_000;
 const MOST_OBJECTS: usize = 300;
 const MOST_BYTES: usize = 6 << 20;
 
-struct Config<P, S, L = V6_18>(PhantomData<(P, S, L)>);
+/// A stack without a cache.
+pub(crate) struct Config<P, S, L = V6_18>(PhantomData<(P, S, L)>);
 
 impl<P, S, L> StackConfig for Config<P, S, L>
 where
@@ -258,15 +259,8 @@ where
     exchange_on::<Config<P, S>>(threads, unregistered, nodes, V6_18);
 }
 
-/// Every page policy serves the same traffic.
-#[test]
-fn objects_change_hands_on_every_page_policy() {
-    for known in PAGE_POLICIES {
-        exchange_on::<Config<NativeSlots, Sheaf, Chosen>>(4, 0, 2, known.policy);
-    }
-}
-
-fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, policy: C::Pages)
+/// The same under a page policy.
+pub(crate) fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, policy: C::Pages)
 where
     C: StackConfig<Pages: Default>,
 {

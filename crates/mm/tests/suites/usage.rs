@@ -94,19 +94,19 @@ fn what_is_in_use_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>() 
 #[test]
 fn figures_of_one_object() {
     macro_rules! each {
-        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+        ($($name:ident: $text:literal, $policy:ty;)*) => {
             $(one_object_is_what_it_takes::<$policy>();)*
         };
     }
-    quarry_mm::slab_policies!(each);
+    slab_policies!(each);
 }
 
 #[test]
 fn figures_of_many() {
     macro_rules! each {
-        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+        ($($name:ident: $text:literal, $policy:ty;)*) => {
             $(what_is_in_use_is_what_callers_hold::<$policy>();)*
         };
     }
-    quarry_mm::slab_policies!(each);
+    slab_policies!(each);
 }

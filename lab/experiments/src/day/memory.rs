@@ -2,10 +2,9 @@
 
 use crate::frames;
 use anyhow::{Context, Result, anyhow};
+use quarry_eras::pages::{Chosen, PAGE_POLICIES};
 use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
-use quarry_mm::pcp::{
-    AllocFlags, Chosen, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest,
-};
+use quarry_mm::pcp::{AllocFlags, Machine, PageAllocator, PageConfig, PageRequest};
 use quarry_sys::percpu::SlotIndex;
 use serde::{Deserialize, Serialize};
 

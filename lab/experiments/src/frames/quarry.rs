@@ -2,9 +2,10 @@
 
 use super::Frames;
 use anyhow::{Result, anyhow};
+use quarry_eras::pages::Chosen;
 use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{AllocFlags, Chosen, PageAllocator, PageConfig, PageRequest};
+use quarry_mm::pcp::{AllocFlags, PageAllocator, PageConfig, PageRequest};
 use quarry_mm::zone::{Ask, Block, Destination, ZoneConfig, Zones};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;

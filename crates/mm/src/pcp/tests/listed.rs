@@ -12,11 +12,11 @@ use std::sync::Barrier;
 const SLOT: SlotIndex = SlotIndex(0);
 const HERE: NodeId = NodeId(0);
 
-fn taken(pages: &PageAllocator<Chosen>, count: u32) -> Pfn {
+fn taken(pages: &PageAllocator<V6_18>, count: u32) -> Pfn {
     pages.alloc_exact(SLOT, count, Movable, Order::ZERO).expect("64 MiB do").pfn
 }
 
-fn acquisitions(pages: &PageAllocator<Chosen>) -> u64 {
+fn acquisitions(pages: &PageAllocator<V6_18>) -> u64 {
     pages.zones().zone(HERE).lock_stats().acquisitions
 }
 

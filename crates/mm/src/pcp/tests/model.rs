@@ -7,13 +7,9 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Arc;
 
 /// One slot for all threads, batches of two, rings that overflow.
-fn small() -> PageAllocator<Chosen> {
-    let config = PageConfig {
-        initial_frames: 32,
-        grow: false,
-        policy: Chosen::Order0(Order0 { batch: 2, high: 3 }),
-        ..TINY
-    };
+fn small() -> PageAllocator<Fixed> {
+    let config =
+        PageConfig { initial_frames: 32, grow: false, ..tiny(Fixed { batch: 2, high: 3 }) };
     PageAllocator::build_with(
         fake_os(),
         &config,

@@ -69,8 +69,7 @@ fn the_reserve_serves_those_with_rights_and_high_orders_refill_it() {
         reserve_bytes: 512 << 20,
         initial_frames: 64 << 10,
         grow: false,
-        policy: Chosen::Order0(Order0 { batch: 1, high: 1 }),
-        ..TINY
+        ..tiny(Fixed { batch: 1, high: 1 })
     };
     let pages = build(config, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));

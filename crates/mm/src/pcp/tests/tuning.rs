@@ -2,24 +2,15 @@
 
 use super::*;
 use crate::frame::MigrateType::{Movable, Unmovable};
-use crate::frame::{Memory, NodeId};
-use crate::pcp::drain::Drain;
-use crate::pcp::lists::Lists;
-use crate::pcp::policy::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes};
-use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
-use crate::pcp::tests::HIGHMARK;
-use crate::pcp::v6_18::V6_18;
-use crate::pcp::v2016::V2016;
-use crate::zone::Zone;
 
-pub(super) const GIB: u32 = 1 << 18;
+const GIB: u32 = 1 << 18;
 
-pub(super) fn sizes(policy: &impl PagePolicy, managed: u32, cpus: u32) -> Sizes {
+fn sizes(policy: &impl PagePolicy, managed: u32, cpus: u32) -> Sizes {
     policy.sizes(SizeInputs::of(managed, false, 1, cpus))
 }
 
 /// Bounds of lists that tune themselves, on a machine with large caches.
-pub(super) fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
+fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
     Sizes { batch, high_min, high_max, kept: batch }
 }
 
@@ -35,17 +26,14 @@ fn sizes_follow_the_zone_and_its_cpus() {
     assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
-    // 2016: batch 31; three batches of single pages, and a refill of 31 blocks of order 3.
-    assert_eq!(sizes(&HIGHMARK, GIB, 16), Sizes::fixed(31, 341));
-    assert_eq!(sizes(&V2016 { raises_high: false }, GIB, 16), Sizes::fixed(31, 186));
 }
 
 /// A zone for policies to look at.
-pub(super) fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
+fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
     PolicyContext { sizes: tuned(63, 252, high_max), zone }
 }
 
-pub(super) fn some_zones() -> PageAllocator<Chosen> {
+fn some_zones() -> PageAllocator<V6_18> {
     build(PageConfig { initial_frames: 4096, grow: false, ..TINY }, &RingSizes::default())
 }
 
@@ -75,11 +63,6 @@ fn refills_of_higher_orders_are_scaled_down() {
         V6_18.refill(&mut tuning, near, Order::new(order))
     };
     assert_eq!([1, 2, 3, 9].map(refill), [31, 15, 7, 2]);
-    let mut tuning = Tuning::default();
-    assert_eq!(
-        [0, 1, 2, 3].map(|order| HIGHMARK.refill(&mut tuning, near, Order::new(order))),
-        [63; 4]
-    );
 }
 
 #[test]
@@ -167,72 +150,9 @@ fn pressure_lowers_the_mark() {
     assert_eq!(tuning.high, 1000, "high does not rise below the zone's high mark");
 }
 
-/// Lists with `blocks[i]` blocks each; drains `pages` pages and returns the lists in turn.
-pub(super) fn drained(
-    orders: &'static [u8],
-    walk: DrainWalk,
-    blocks: &[u32],
-    pages: u32,
-    first: usize,
-) -> Vec<u8> {
-    let os = fake_os();
-    let memory = Memory::reserve(os, 64 << 20).unwrap();
-    memory.take_for_zone(32).unwrap();
-    let frames = memory.frames();
-    let rings = Rings::reserve(os, 1, orders, &RingSizes::default()).unwrap();
-    let mut lists = Lists {
-        tuning: Tuning::default(),
-        rings: [Ring::default(); MAX_LISTS],
-        counters: PcpCounters::default(),
-    };
-    for (list, blocks) in blocks.iter().enumerate() {
-        let order = Order::new(orders[list]);
-        for block in 0..*blocks {
-            let pfn = Pfn((list as u32) << 10 | block << order.get());
-            frames.set_state(pfn, FrameState::in_pcp(order, false));
-            rings.at(0).push_tail(list, &mut lists.rings[list], pfn);
-            lists.tuning.count += order.frames();
-        }
-    }
-    let before = lists.tuning.count;
-    let drain = Drain::new(&mut lists, rings.at(0), frames, (orders, walk), pages, first);
-    let drained: Vec<_> = drain.collect();
-    let taken: u32 = drained.iter().map(|block| block.order.frames()).sum();
-    assert_eq!(lists.tuning.count, before - taken, "the count follows what was taken");
-    drained.iter().map(|block| (block.pfn.0 >> 10) as u8).collect()
-}
-
-#[test]
-fn the_2016_drain_starves_order_3() {
-    // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
-    let lists = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[9; 6], 7, 3);
-    assert_eq!(lists, [0, 1, 2, 3, 4]);
-}
-
-#[test]
-fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
-    let lists = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
-    // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
-    assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
-    let alone = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
-    assert_eq!(alone, [1; 5], "a list that is alone gives all");
-}
-
-#[test]
-fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
-    let mut blocks = [0; 14];
-    (blocks[0], blocks[4], blocks[11]) = (5, 3, 2);
-    let lists = drained(V6_18.orders(), V6_18.walk(), &blocks, 11, 4);
-    // Three blocks of order 1, then one of order 3, which overshoots by 3 pages.
-    assert_eq!(lists, [4, 4, 4, 11]);
-    let all = drained(V6_18.orders(), V6_18.walk(), &blocks, u32::MAX, 4);
-    assert_eq!(all, [4, 4, 4, 11, 11, 0, 0, 0, 0, 0]);
-}
-
 #[test]
 fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
-    let config = PageConfig { policy: Chosen::Order0(Order0 { batch: 4, high: 1000 }), ..TINY };
-    let pages = build(config, &RingSizes::default());
+    let pages = build(tiny(Fixed { batch: 4, high: 1000 }), &RingSizes::default());
     let slot = SlotIndex(0);
     let alloc = || pages.alloc(slot, request(0, Unmovable)).unwrap().pfn;
     let batch: Vec<Pfn> = (0..4).map(|_| alloc()).collect();
@@ -240,44 +160,6 @@ fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
     batch.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
     assert_eq!(alloc(), batch[3], "freed last, taken first");
     assert_eq!(pages.pcp_counters(slot).refills, 1);
-}
-
-/// What an order costs at the zone under each policy: refills for 256 blocks.
-fn refills(policy: Chosen, order: u8) -> (u64, u64) {
-    let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
-    let pages = build(config, &RingSizes::default());
-    for _ in 0..256 {
-        pages.alloc(SlotIndex(0), request(order, Movable)).unwrap();
-    }
-    let counters = pages.pcp_counters(SlotIndex(0));
-    (counters.refills, counters.bypassed_allocs)
-}
-
-#[test]
-fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
-    let vanilla = Chosen::Order0(Order0 { batch: 31, high: 186 });
-    assert_eq!(refills(vanilla, 0), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(vanilla, 1), (0, 256), "vanilla: every block of order 1 takes the lock");
-    assert_eq!(refills(Chosen::V2016(HIGHMARK), 1), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(Chosen::V2016(HIGHMARK), 3), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(Chosen::V2016(HIGHMARK), 4), (0, 256));
-    assert_eq!(refills(Chosen::V6_18(V6_18), 3), (256_u64.div_ceil(7), 0));
-    assert_eq!(refills(Chosen::V6_18(V6_18), 0), (3, 0), "63 + 126 + 252 blocks");
-}
-
-/// Document 000: "The high watermark for per-cpu pages is increased to reduce the probability that
-/// a single refill causes a drain on the next free."
-#[test]
-fn a_raised_mark_keeps_a_refill_from_being_drained_by_the_next_free() {
-    let drains = |raises_high| {
-        let policy = Chosen::V2016(V2016 { raises_high });
-        let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
-        let pages = build(config, &RingSizes::default());
-        let block = pages.alloc(SlotIndex(0), request(3, Movable)).unwrap().pfn;
-        pages.free(SlotIndex(0), block, Order::new(3));
-        pages.pcp_counters(SlotIndex(0)).drains
-    };
-    assert_eq!([true, false].map(drains), [0, 1]);
 }
 
 #[test]
@@ -295,4 +177,23 @@ fn one_section_frees_a_list_under_one_lock() {
     };
     assert_eq!(sections(FreeListPolicy::PerPage), (64, 64));
     assert_eq!(sections(FreeListPolicy::OneSection), (64, 1));
+}
+
+#[test]
+fn lists_of_a_declared_machine_have_room_for_its_bounds() {
+    let fits = |high| RingSizes::fitting(high, 2016);
+    assert_eq!((fits(2048).single, fits(2048).small, fits(2048).huge), (4096, 1024, 64));
+    let large = fits(65_536);
+    assert_eq!((large.single, large.small, large.huge), (131_072, 32_768, 256));
+    let config = PageConfig { reserve_bytes: 512 << 20, ..TINY };
+    let mut config = PageConfig { initial_frames: 80 << 10, grow: false, ..config };
+    config.declare(Machine { cpus: 32, frames: 64 * GIB, nodes: 1 });
+    let pages = PageAllocator::build(fake_os(), &config, 1).expect("nothing is refused");
+    let slot = SlotIndex(0);
+    let alloc = |_| pages.alloc(slot, request(0, Movable)).expect("320 MiB").pfn;
+    let taken: Vec<Pfn> = (0..70_000).map(alloc).collect();
+    taken.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
+    let count = pages.pcp_tuning(slot, NodeId(0)).count;
+    assert!(count > 4096, "{count} pages on one list, more than without a machine");
+    assert_eq!(pages.validate(), Ok(()));
 }

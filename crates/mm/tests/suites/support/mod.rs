@@ -1,12 +1,17 @@
 //! What the suites share: stacks over systems that can fail, virtual CPUs, patterns and an oracle.
 
+pub(crate) mod aborting;
 mod bed;
 mod direct;
+pub(crate) mod idle;
+pub(crate) mod known;
+pub(crate) mod locks;
 mod oracle;
 pub(crate) mod pattern;
 mod random;
 pub(crate) mod seed;
 mod system;
+pub(crate) mod turns;
 mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, declare, fix_checks, fix_slam_mode, on_cpu, small};

@@ -1,0 +1,68 @@
+//! The names of all slab policies: for options, and for messages about what is not compiled in.
+//! The policies themselves need not be here; `lab/eras` has those of other eras, and a test that
+//! this list has all of them.
+
+/// Writes names as a list for people: `a, b or c`.
+#[macro_export]
+macro_rules! one_of {
+    ($only:literal) => { $only };
+    ($one:literal $other:literal) => { concat!($one, " or ", $other) };
+    ($one:literal $($more:literal)+) => { concat!($one, ", ", $crate::slab::one_of!($($more)+)) };
+}
+pub use one_of;
+
+/// The facts that are known of a policy by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisteredPolicy {
+    /// Its name.
+    pub name: &'static str,
+    /// Name of its page in `docs/policies`, without the extension.
+    pub page: &'static str,
+    /// A description in some words.
+    pub about: &'static str,
+}
+
+macro_rules! define {
+    ($($name:literal, $page:literal, $about:literal;)+) => {
+        /// All slab policies, the default first.
+        pub const SLAB_POLICIES: &[RegisteredPolicy] =
+            &[$(RegisteredPolicy { name: $name, page: $page, about: $about }),+];
+
+        /// Their names and the aliases, as a list for people.
+        pub const SLAB_NAMES: &str = one_of!($($name)+ "slub");
+    };
+}
+
+// `Makefile` reads these lines too.
+define! {
+    "sheaf", "sheaf", "arrays per CPU, barns, bits (ours)";
+    "sheaf-6.18", "sheaf-6.18", "sheaves (6.18)";
+    "slub-2.6.29", "slub", "a lock bit per slab";
+    "slub-3.0", "slub", "kmalloc to 8 KiB";
+    "slub-3.1", "slub", "slow paths without a lock";
+    "slub-4.9", "slub", "partial lists per CPU, too";
+    "slab", "slab", "arrays per CPU and node (2.6.36)";
+    "slqb", "slqb", "queues of objects per CPU (2009)";
+    "slam", "slam", "ours: a mode per cache and CPU";
+}
+
+/// Other names of policies, each with the name that it stands for.
+pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
+
+/// The policy of this name, or of what the name is an alias of.
+#[must_use]
+pub fn slab_policy(name: &str) -> Option<&'static RegisteredPolicy> {
+    SLAB_POLICIES.iter().find(|policy| policy.name == behind_alias(name))
+}
+
+/// All names that are accepted, aliases last.
+pub fn slab_names() -> impl Iterator<Item = &'static str> {
+    let names = SLAB_POLICIES.iter().map(|policy| policy.name);
+    names.chain(SLAB_ALIASES.iter().map(|(alias, _)| *alias))
+}
+
+/// The name that an alias stands for, or the name itself.
+fn behind_alias(name: &str) -> &str {
+    let alias = SLAB_ALIASES.iter().find(|(alias, _)| *alias == name);
+    alias.map_or(name, |(_, meant)| meant)
+}

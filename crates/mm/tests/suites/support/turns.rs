@@ -1,0 +1,33 @@
+//! Requests of all sizes, one after the other.
+
+use super::{Backing, Bed, VirtualConfig, pattern, small};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::stack::Request;
+use quarry_sys::percpu::VirtualSlots;
+
+/// Small objects, blocks and mappings take the whole window in turns.
+pub(crate) fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
+    const RESERVE: usize = 64 << 20;
+    let mut options = StackOptions { heap: true, ..small() };
+    options.pages.reserve_bytes = RESERVE;
+    let bed = Bed::<VirtualConfig<S>>::new(Backing::Linux, 4096, 2, &options);
+    for size in [9000, 40 << 20, 160, 300_000, 5 << 20, 40_000, 30 << 20, 1000] {
+        let mut objects = Vec::new();
+        while let Some(object) = bed.stack.alloc(Request::of(size).zeroed()) {
+            assert!(pattern::is_zero(object, size), "{size} bytes are not zero");
+            pattern::fill(object, size, size as u64);
+            objects.push(object);
+        }
+        let filled = objects.len() * size;
+        assert!(filled >= RESERVE * 2 / 5, "only {filled} bytes of objects of {size}");
+        assert_eq!(bed.stack.validate(), Ok(()), "filled with objects of {size}");
+        for object in objects {
+            assert!(pattern::holds(object, size, size as u64), "{object:p} of {size} changed");
+            // SAFETY: it was live, and only the list of above knew it.
+            unsafe { bed.stack.free(object) };
+        }
+        assert_eq!(bed.stack.validate(), Ok(()), "without objects of {size}");
+    }
+    bed.assert_empty(&[]);
+}

@@ -1,0 +1,63 @@
+//! `v6.18-wide`: the lists of `v6.18` with those of orders 4 to 8, which no kernel has. There
+//! blocks of these orders cost a critical section of the zone and a split each, which two CPUs want
+//! at once. The bound of what a list keeps is the same for all orders together.
+
+use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
+use quarry_mm::pcp::{LOW_LISTS, SizeInputs, Sizes};
+use quarry_mm::pcp::{Release, V6_18};
+
+/// The policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V6_18Wide;
+
+impl Release for V6_18Wide {
+    const NAME: &'static str = "v6.18-wide";
+    const ORDERS: &'static [u8] = &[
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+        3,
+        3,
+        3,
+        PAGEBLOCK_ORDER,
+        PAGEBLOCK_ORDER,
+        4,
+        4,
+        4,
+        5,
+        5,
+        5,
+        6,
+        6,
+        6,
+        7,
+        7,
+        7,
+        8,
+        8,
+        8,
+    ];
+    const RELEASES_BETWEEN_BATCHES: bool = V6_18::RELEASES_BETWEEN_BATCHES;
+    const TESTS_EVERY_REQUEST: bool = <V6_18 as Release>::TESTS_EVERY_REQUEST;
+    const MIDDLE_LISTS: Option<usize> = Some(LOW_LISTS + 2);
+
+    #[inline]
+    fn huge_list(migratetype: MigrateType) -> usize {
+        V6_18::huge_list(migratetype)
+    }
+
+    #[inline]
+    fn row(sizes: Sizes) -> u32 {
+        V6_18::row(sizes)
+    }
+
+    fn bound(inputs: &SizeInputs) -> u32 {
+        V6_18::bound(inputs)
+    }
+}

@@ -1,0 +1,32 @@
+//! `v6.7`: the auto-tuned lists as Linux 6.7 had them.
+//!
+//! A row of freed blocks of orders 1..=3 counts from one batch on, a drain is one critical section,
+//! and order 9 has one list. `high_max` is an eighth of the zone, divided by its CPUs, and has no
+//! other bound.
+
+use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
+use quarry_mm::pcp::Release;
+use quarry_mm::pcp::{SizeInputs, Sizes};
+
+/// The policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V6_7;
+
+impl Release for V6_7 {
+    const NAME: &'static str = "v6.7";
+    const ORDERS: &'static [u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER];
+    const RELEASES_BETWEEN_BATCHES: bool = false;
+    const TESTS_EVERY_REQUEST: bool = true;
+
+    fn huge_list(_migratetype: MigrateType) -> usize {
+        0
+    }
+
+    fn row(sizes: Sizes) -> u32 {
+        sizes.batch
+    }
+
+    fn bound(_inputs: &SizeInputs) -> u32 {
+        u32::MAX
+    }
+}

@@ -1,0 +1,119 @@
+//! An alien array: objects of another node's memory that CPUs of one node have freed, until they go
+//! home together (`alloc_alien_cache`, Linux 2.6.16).
+//!
+//! Equation: `level <= most`; the first `level` entries are objects whose memory is of the array's
+//! home node.
+
+use super::tuning::ALIEN_LIMIT;
+use quarry_mm::frame::FreshZero;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::percpu::Object;
+
+/// Objects that leave an alien array together, or lie in it. The oldest comes first.
+#[derive(Clone, Copy)]
+pub(super) struct Aliens {
+    entries: [Option<Object>; ALIEN_LIMIT],
+    level: usize,
+}
+
+impl Aliens {
+    /// The objects.
+    pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
+        self.entries[..self.level].iter().filter_map(|entry| *entry)
+    }
+
+    /// Calls `give` with the objects as a slice.
+    pub(super) fn with_slice<R>(&self, give: impl FnOnce(&[Object]) -> R) -> R {
+        let mut objects = [core::ptr::NonNull::dangling(); ALIEN_LIMIT];
+        for (place, object) in objects.iter_mut().zip(self.objects()) {
+            *place = object;
+        }
+        give(&objects[..self.level])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.level == 0
+    }
+}
+
+struct Inside {
+    aliens: Aliens,
+    /// Objects that were freed into the array.
+    frees: u64,
+}
+
+/// The array of one node for the objects of another, under a lock of its own.
+#[repr(C, align(64))]
+pub(super) struct AlienArray {
+    inside: CountedLock<Inside>,
+}
+
+// SAFETY: the objects in the array are its own, and are reached only under its lock.
+unsafe impl Send for Inside {}
+// SAFETY: a free lock around an empty array and counters of 0 are all zero bytes.
+unsafe impl FreshZero for AlienArray {}
+
+/// The outcome of a free into an alien array.
+pub(super) enum Freed {
+    /// The object lies in the array; the objects that were there go home now, if any.
+    Stored(Aliens),
+    /// The object lies in the array already.
+    Duplicate,
+}
+
+const EMPTY: Aliens = Aliens { entries: [None; ALIEN_LIMIT], level: 0 };
+
+impl AlienArray {
+    /// Puts an object into the array, which may hold `most`; a full one is emptied before. O(most).
+    pub(super) fn free(&self, object: Object, most: usize) -> Freed {
+        let mut inside = self.inside.lock();
+        if inside.aliens.objects().any(|other| other == object) {
+            return Freed::Duplicate;
+        }
+        let mut leaving = EMPTY;
+        if inside.aliens.level == most {
+            leaving = core::mem::replace(&mut inside.aliens, EMPTY);
+        }
+        let level = inside.aliens.level;
+        inside.aliens.entries[level] = Some(object);
+        inside.aliens.level += 1;
+        inside.frees += 1;
+        Freed::Stored(leaving)
+    }
+
+    /// Takes all objects out.
+    pub(super) fn take(&self) -> Aliens {
+        core::mem::replace(&mut self.inside.lock().aliens, EMPTY)
+    }
+
+    /// Takes all objects out, unless there is none or another thread is at the array
+    /// (`reap_alien`).
+    pub(super) fn try_take(&self) -> Aliens {
+        match self.inside.try_lock() {
+            Some(mut inside) => core::mem::replace(&mut inside.aliens, EMPTY),
+            None => EMPTY,
+        }
+    }
+
+    /// Objects in the array, and how many were ever freed into it.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let inside = self.inside.lock();
+        (inside.aliens.level as u64, inside.frees)
+    }
+
+    /// A copy of what lies in the array, for checks.
+    pub(super) fn look(&self) -> Aliens {
+        self.inside.lock().aliens
+    }
+
+    /// Starts to count again; the array is empty.
+    pub(super) fn restart(&self) {
+        self.inside.lock().frees = 0;
+    }
+
+    /// Visits the lock of the array.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->alien", &self.inside);
+    }
+}

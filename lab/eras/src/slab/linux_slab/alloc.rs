@@ -1,0 +1,102 @@
+//! What happens when a CPU's array is empty: `cache_alloc_refill`, `cache_grow` and
+//! `fallback_alloc` of Linux 2.6.36.
+
+use super::cache::SlabCache;
+use super::tuning::MOST_LIMIT;
+use core::mem::MaybeUninit;
+use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
+use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_mm::slab::written;
+use quarry_sys::percpu::{Arrays, Object, SlotIndex};
+
+impl<P: Arrays> SlabCache<'_, P> {
+    /// Takes an object past the array of the running CPU, and more for the array.
+    pub(super) fn alloc_slow(&self) -> Option<Object> {
+        if let Some(object) = self.context.percpu.pop_unregistered(self.array()) {
+            return Some(object);
+        }
+        let (slot, node) = self.here();
+        self.reap_if_due(slot, node);
+        // An array without room still has its object taken out of the slabs in passing.
+        let room = self.demand_room(slot) + 1;
+        let batch = self.tuning().refill(self.is_touched(slot)).min(room);
+        if let Some(object) = self.refill(slot, node, batch, None) {
+            return Some(object);
+        }
+        let Some(slab) = self.new_slab(slot, node) else { return self.take_elsewhere(node) };
+        let home = self.node_of_slab(slab);
+        let batch = if home == node { batch } else { 1 };
+        self.refill(slot, home, batch, Some(slab))
+    }
+
+    /// Takes up to `batch` objects from a node, which takes up the slab `new` before: the last is
+    /// the answer, the others enter the running CPU's array. All of it happens under the list lock.
+    fn refill(
+        &self,
+        slot: SlotIndex,
+        node: NodeId,
+        batch: usize,
+        new: Option<Pfn>,
+    ) -> Option<Object> {
+        let (slabs, array) = (self.slabs(), self.array());
+        let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT];
+        self.with_lists(node, |lists, emptied| {
+            if let Some(new) = new {
+                lists.add(slabs, new);
+            }
+            let taken = lists.refill(slabs, &mut buffer[..batch]);
+            // SAFETY: refill wrote the first `taken` elements.
+            let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+            lists.counts.alloc_slow += 1;
+            if self.context.percpu.push_batch(array, rest) {
+                lists.counts.batched_in += rest.len() as u64;
+                self.set_touched(slot, true);
+            } else {
+                // The thread has been moved to a CPU whose array has no room for as many.
+                lists.give(slabs, self.context.metadata, rest, emptied);
+            }
+            Some(*object)
+        })
+    }
+
+    /// One object of another node's slabs.
+    fn take_elsewhere(&self, own: NodeId) -> Option<Object> {
+        let others = self.tables.node_ids().filter(|node| *node != own);
+        let mut one = [MaybeUninit::uninit()];
+        others.into_iter().find_map(|node| {
+            self.with_lists(node, |lists, _| {
+                let taken = lists.take(self.slabs(), &mut one);
+                lists.counts.alloc_slow += taken as u64;
+                // SAFETY: take wrote the first `taken` elements.
+                unsafe { written(&one, taken) }.first().copied()
+            })
+        })
+    }
+
+    /// A slab from the page allocator, all of whose objects are free, that nobody else knows. Its
+    /// memory may be of another node than wanted.
+    fn new_slab(&self, slot: SlotIndex, node: NodeId) -> Option<Pfn> {
+        let (context, cache) = (self.context, self.cache);
+        let request = PageRequest {
+            order: cache.order(),
+            migratetype: MigrateType::Unmovable,
+            flags: AllocFlags::default(),
+            node,
+        };
+        let page = context.pages.alloc(slot, request)?;
+        let slab = page.pfn;
+        if self.tables.records.grow(context, slab).is_err() {
+            context.pages.free(slot, slab, cache.order());
+            return None;
+        }
+        let fills_pages = cache.stride() <= FRAME_BYTES;
+        if page.zeroed && fills_pages && cache.order() > Order::ZERO {
+            context.zones.populate(slab, cache.order().frames());
+        }
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        self.slabs().at(slab).start();
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        Some(slab)
+    }
+}

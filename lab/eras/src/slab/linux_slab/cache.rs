@@ -1,0 +1,172 @@
+//! One cache with all that its policy needs to work on it.
+
+use super::alien::Aliens;
+use super::node::{Emptied, Lists, Node};
+use super::slab::Slabs;
+use super::tables::Tables;
+use super::tuning::{MOST_LIMIT, Tuning};
+use quarry_mm::frame::{NodeId, Pfn};
+use quarry_mm::slab::Cache;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::home;
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+/// Word of an array's cell whose lower half holds the operations that its slot had counted at the
+/// last reap. The upper half is not ours.
+const SEEN: usize = 2;
+const SEEN_MASK: u64 = 0xffff_ffff;
+
+/// One cache of the policy.
+pub(super) struct SlabCache<'a, P: Arrays> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) tables: &'a Tables,
+}
+
+impl<'a, P: Arrays> SlabCache<'a, P> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    pub(super) fn slabs(&self) -> Slabs<'a> {
+        Slabs::new(self.context, self.cache, &self.tables.records)
+    }
+
+    /// The sizes of the cache's arrays.
+    pub(super) fn tuning(&self) -> Tuning {
+        tuning(self.context, self.cache)
+    }
+
+    /// The slot of the running CPU, and its node; hints, as the CPU is.
+    pub(super) fn here(&self) -> (SlotIndex, NodeId) {
+        let slot = self.context.percpu.current();
+        let node = match self.tables.nodes() {
+            1 => NodeId(0),
+            _ => self.context.zones.node_of(slot),
+        };
+        (slot, node)
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &'a Node {
+        self.tables.node(self.cache.id(), node)
+    }
+
+    /// The cache's parts of all nodes, in order.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P> {
+        let (tables, id) = (self.tables, self.cache.id());
+        tables.node_ids().map(move |node| tables.node(id, node))
+    }
+
+    /// The node that a slab's memory belongs to.
+    pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
+        let pageblocks = self.context.zones.memory().pageblocks();
+        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
+    }
+
+    /// The node that an object's memory belongs to.
+    pub(super) fn home(&self, object: Object) -> NodeId {
+        home(self.context, object)
+    }
+
+    /// Lets `act` work on the lists of a node, and gives the slabs that it empties back afterwards.
+    pub(super) fn with_lists<R>(
+        &self,
+        node: NodeId,
+        act: impl FnOnce(&mut Lists, &mut Emptied) -> R,
+    ) -> R {
+        let mut emptied = Emptied::new();
+        let result = act(&mut self.node(node).lists.lock(), &mut emptied);
+        emptied.give_back(self.context, self.slabs());
+        result
+    }
+
+    /// Returns whether the memory of all `objects` is of `node`. An array may hold others: a thread
+    /// that is moved to another node in the middle of a slow path brings them.
+    pub(super) fn are_of(&self, node: NodeId, objects: &[Object]) -> bool {
+        self.tables.nodes() == 1 || objects.iter().all(|object| self.home(*object) == node)
+    }
+
+    /// Gives objects that have left an array in batches to their nodes: what finds room to shared
+    /// arrays, the others to slabs.
+    pub(super) fn put_away(&self, objects: &[Object]) {
+        let (slabs, metadata) = (self.slabs(), self.context.metadata);
+        self.for_each_home(objects, |lists, alike, emptied| {
+            lists.give(slabs, metadata, alike, emptied);
+        });
+    }
+
+    /// Gives objects that have left arrays in batches to the slabs of their nodes.
+    pub(super) fn free_objects(&self, objects: &[Object]) {
+        let slabs = self.slabs();
+        self.for_each_home(objects, |lists, alike, emptied| {
+            lists.counts.batched_out += alike.len() as u64;
+            lists.free_block(slabs, alike, emptied);
+        });
+    }
+
+    /// Gives objects that have left an alien array to their home node, in one critical section: the
+    /// newest to its shared array, those that find no room to their slabs.
+    pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
+        if !aliens.is_empty() {
+            let (slabs, metadata) = (self.slabs(), self.context.metadata);
+            aliens.with_slice(|objects| {
+                self.with_lists(home, |lists, emptied| {
+                    lists.give(slabs, metadata, objects, emptied);
+                });
+            });
+        }
+    }
+
+    /// Lets `act` give neighbouring objects of one node each to the lists of that node.
+    fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Lists, &[Object], &mut Emptied)) {
+        let mut rest = objects;
+        while let Some(&first) = rest.first() {
+            let node = if self.tables.nodes() == 1 { NodeId(0) } else { self.home(first) };
+            let most = rest.len().min(MOST_LIMIT);
+            let strange = |object: &Object| !self.are_of(node, core::slice::from_ref(object));
+            let count = rest[..most].iter().position(strange).unwrap_or(most);
+            let (alike, behind) = rest.split_at(count);
+            self.with_lists(node, |lists, emptied| act(lists, alike, emptied));
+            rest = behind;
+        }
+    }
+
+    /// Returns for how many objects the running CPU's array has room, after it has been given all
+    /// that it may have.
+    pub(super) fn demand_room(&self, slot: SlotIndex) -> usize {
+        let percpu = self.context.percpu;
+        if percpu.area().room(slot, self.array()) == 0 {
+            // The kernel's arrays have no bounds but their own.
+            percpu.make_room(self.array(), &Limits::NONE, &mut |_, _| {});
+        }
+        percpu.area().room(slot, self.array())
+    }
+
+    /// Returns whether the array of `slot` has been used since the last reap. The kernel asks
+    /// whether an object was taken; here one that was put there counts as well.
+    pub(super) fn is_touched(&self, slot: SlotIndex) -> bool {
+        let seen = self.context.percpu.area().word(slot, self.array(), SEEN);
+        seen.load(Ordering::Relaxed) & SEEN_MASK != self.operations(slot)
+    }
+
+    /// Notes whether the array of `slot` counts as used from now on. A hint: a change of the other
+    /// half of the word may be lost.
+    pub(super) fn set_touched(&self, slot: SlotIndex, is_touched: bool) {
+        let seen = self.context.percpu.area().word(slot, self.array(), SEEN);
+        let value = self.operations(slot).wrapping_sub(u64::from(is_touched)) & SEEN_MASK;
+        seen.store(seen.load(Ordering::Relaxed) & !SEEN_MASK | value, Ordering::Relaxed);
+    }
+
+    fn operations(&self, slot: SlotIndex) -> u64 {
+        let header = self.context.percpu.area().word(slot, self.array(), 0);
+        header.load(Ordering::Relaxed) >> 16 & SEEN_MASK
+    }
+}
+
+/// The sizes of a cache's arrays in a stack.
+pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
+    let most = context.percpu.area().capacity(cache.id().array());
+    let tuning = Tuning::of(cache.stride(), context.setup.declared_cpus, most);
+    Tuning { shared: if context.setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
+}

@@ -1,0 +1,107 @@
+//! What happens when a CPU's array is full, and to objects of other nodes: `cache_flusharray` and
+//! `cache_free_alien` of Linux 2.6.36.
+
+use super::alien::Freed;
+use super::cache::SlabCache;
+use super::tuning::MOST_LIMIT;
+use core::mem::MaybeUninit;
+use quarry_mm::frame::NodeId;
+use quarry_mm::slab::not_in_use;
+use quarry_mm::slab::written;
+use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
+
+impl<P: Arrays> SlabCache<'_, P> {
+    /// Gives an object back for which the running CPU's array has no room, or at which nobody has
+    /// looked yet.
+    pub(super) fn free_slow(&self, object: Object) {
+        let (percpu, array) = (self.context.percpu, self.array());
+        let (slot, node) = self.here();
+        let mut is_new = self.tables.nodes() > 1;
+        if is_new {
+            let home = self.home(object);
+            if home != node {
+                return self.free_alien(node, home, object);
+            }
+        }
+        match percpu.push_unregistered(array, object) {
+            Push::Stored => return,
+            Push::Duplicate => not_in_use(self.cache, object),
+            Push::Refused => {}
+        }
+        if percpu.area().room(slot, array) == 0 {
+            is_new = self.demand_room(slot) > 0;
+        }
+        if is_new {
+            match percpu.push(array, object) {
+                Push::Stored => return,
+                Push::Duplicate => not_in_use(self.cache, object),
+                Push::Refused => {}
+            }
+        }
+        self.reap_if_due(slot, node);
+        self.flush(slot, node, object);
+    }
+
+    /// Takes the oldest objects out of the running CPU's full array, for the shared array if that
+    /// has room for some, or else for the slabs, and puts `object` on top of the others.
+    ///
+    /// The kernel moves the rest of an array down. A sequence has one committing store, so here all
+    /// objects leave the array by one sequence, and the newer ones come back by another.
+    fn flush(&self, slot: SlotIndex, node: NodeId, object: Object) {
+        let (slabs, percpu) = (self.slabs(), self.context.percpu);
+        let room = percpu.area().room(slot, self.array()).min(MOST_LIMIT);
+        let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT + 1];
+        let metadata = self.context.metadata;
+        let (mut is_double, mut left) = (false, 0);
+        self.with_lists(node, |lists, emptied| {
+            lists.counts.free_slow += 1;
+            let batch = match lists.shared.room(metadata) {
+                0 => self.tuning().batch,
+                shared => self.tuning().batch.min(shared),
+            };
+            let was_full = percpu.pop_batch(self.array(), &mut buffer[..room]);
+            let all = if was_full { room } else { 0 };
+            buffer[all].write(object);
+            // SAFETY: pop_batch wrote the first `all` elements, and `object` lies behind them.
+            let objects = unsafe { written(&buffer, all + 1) };
+            is_double = objects[..all].contains(&object);
+            if is_double {
+                return;
+            }
+            lists.counts.batched_out += all as u64;
+            let (oldest, newer) = objects.split_at(batch.min(all));
+            left = if percpu.push_batch(self.array(), newer) {
+                lists.counts.batched_in += newer.len() as u64;
+                oldest.len()
+            } else {
+                // The thread has been moved, or a drain has stopped the array.
+                objects.len()
+            };
+            if self.are_of(node, &objects[..left]) {
+                lists.give(slabs, metadata, &objects[..left], emptied);
+                left = 0;
+            }
+        });
+        if is_double {
+            not_in_use(self.cache, object);
+        }
+        // SAFETY: at most as many as were written above.
+        self.put_away(unsafe { written(&buffer, left) });
+    }
+
+    /// Gives an object back whose memory is of another node: into the array for that node, or, in a
+    /// stack without alien arrays, to its slab.
+    fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
+        let aliens = self.tables.alien(self.cache.id(), node, home);
+        let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
+            return self.with_lists(home, |lists, emptied| {
+                lists.free_block(self.slabs(), &[object], emptied);
+                lists.counts.free_slow += 1;
+            });
+        };
+        match aliens.free(object, self.tuning().alien) {
+            Freed::Stored(leaving) => self.bring_home(home, &leaving),
+            Freed::Duplicate => not_in_use(self.cache, object),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A cache's part of a node: three lists of slabs and the shared array, under one list lock.
+//!
+//! Equations, under the lock:
+//! * a slab on `partial` has objects in use and free ones, one on `full` no free one, one on `free`
+//!   none in use; every slab of the node is on one of the three
+//! * `free_objects` = sum over slabs of objects free in them
+//! * `slabs = slabs allocated - slabs freed` = slabs on lists; `free_slabs` = those on `free`
+//! * objects in the shared array count as in use in their slabs
+
+use super::shared::SharedArray;
+use super::slab::{Slab, Slabs};
+use super::tuning::MOST_LIMIT;
+use core::mem::MaybeUninit;
+use quarry_mm::frame::{FreshZero, Kind, List, Metadata, Pfn};
+use quarry_mm::slab::SlabContext;
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::AtomicU64;
+
+/// Counts that change with the lists, under their lock.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// Requests that found their array empty.
+    pub(super) alloc_slow: u64,
+    /// Frees that found their array full, and those of other nodes' objects one by one.
+    pub(super) free_slow: u64,
+    /// Objects that entered and left arrays in batches, for the count of single operations.
+    pub(super) batched_in: u64,
+    pub(super) batched_out: u64,
+    pub(super) slabs_allocated: u64,
+    pub(super) slabs_freed: u64,
+}
+
+impl core::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.alloc_slow += other.alloc_slow;
+        self.free_slow += other.free_slow;
+        self.batched_in += other.batched_in;
+        self.batched_out += other.batched_out;
+        self.slabs_allocated += other.slabs_allocated;
+        self.slabs_freed += other.slabs_freed;
+    }
+}
+
+/// The lists of one node. New ones are all zero bytes.
+pub(super) struct Lists {
+    partial: List<Pfn>,
+    full: List<Pfn>,
+    free: List<Pfn>,
+    free_slabs: u64,
+    partial_slabs: u64,
+    free_objects: u64,
+    /// Free objects above which a slab that becomes free goes.
+    free_limit: u64,
+    /// No slab was partly free since the last reap, so that free ones were looked for.
+    pub(super) is_free_touched: bool,
+    pub(super) shared: SharedArray,
+    pub(super) counts: Counts,
+    /// Single operations that the arrays had counted for an earlier cache of the same number.
+    pub(super) operations_before: u64,
+    /// The node's bytes are counted as metadata.
+    pub(super) is_counted: bool,
+}
+
+/// Slabs that went out of use under the lock, to be given back without it.
+pub(super) struct Emptied {
+    slabs: [MaybeUninit<Pfn>; MOST_LIMIT + 1],
+    count: usize,
+}
+
+impl Emptied {
+    pub(super) const fn new() -> Self {
+        Self { slabs: [MaybeUninit::uninit(); MOST_LIMIT + 1], count: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == self.slabs.len()
+    }
+
+    fn push(&mut self, slab: Pfn) {
+        self.slabs[self.count].write(slab);
+        self.count += 1;
+    }
+
+    /// Gives the slabs to the page allocator, one by one as the kernel does (`kmem_freepages`).
+    pub(super) fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>, slabs: Slabs<'_>) {
+        for slab in &self.slabs[..self.count] {
+            // SAFETY: push wrote the first `count` elements.
+            let slab = unsafe { slab.assume_init() };
+            context.pages.free(context.percpu.current(), slab, slabs.cache().order());
+        }
+    }
+}
+
+impl Lists {
+    /// Starts as for a new cache: no slab, an empty shared array for `shared` objects.
+    pub(super) fn restart(&mut self, free_limit: u64, shared: usize) {
+        debug_assert_eq!(self.slabs(), 0);
+        self.shared.configure(shared);
+        (self.free_limit, self.is_free_touched) = (free_limit, false);
+        self.counts = Counts::default();
+    }
+
+    pub(super) fn slabs(&self) -> u64 {
+        self.counts.slabs_allocated - self.counts.slabs_freed
+    }
+
+    pub(super) fn free_slabs(&self) -> u64 {
+        self.free_slabs
+    }
+
+    pub(super) fn partial_slabs(&self) -> u64 {
+        self.partial_slabs
+    }
+
+    pub(super) fn free_objects(&self) -> u64 {
+        self.free_objects
+    }
+
+    pub(super) fn free_limit(&self) -> u64 {
+        self.free_limit
+    }
+
+    /// Takes a new slab up, all of whose objects are free.
+    pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {
+        self.free.push_back(&slabs.links(), slab);
+        self.free_slabs += 1;
+        self.free_objects += u64::from(slabs.cache().objects());
+        self.counts.slabs_allocated += 1;
+    }
+
+    /// Fills the front of `out` with objects for a CPU: of the shared array, and if that is empty
+    /// of slabs, first of those that are partly free. Returns how many there are.
+    pub(super) fn refill(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
+        let shared = self.shared.take(out);
+        if shared > 0 {
+            self.shared.is_touched = true;
+            return shared;
+        }
+        self.take(slabs, out)
+    }
+
+    /// Fills the front of `out` from slabs; returns how many there are.
+    pub(super) fn take(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
+        let links = slabs.links();
+        let mut taken = 0;
+        while taken < out.len() {
+            let first = if let Some(first) = self.partial.first() {
+                self.partial.remove(&links, first);
+                self.partial_slabs -= 1;
+                first
+            } else {
+                self.is_free_touched = true;
+                let Some(first) = self.free.first() else { break };
+                self.free.remove(&links, first);
+                self.free_slabs -= 1;
+                first
+            };
+            let slab = slabs.at(first);
+            let free = (slabs.cache().objects() - slab.inuse()) as usize;
+            let end = out.len().min(taken + free);
+            for place in &mut out[taken..end] {
+                place.write(slab.take());
+            }
+            self.free_objects -= (end - taken) as u64;
+            if end - taken == free {
+                self.full.push_front(&links, first);
+            } else {
+                self.partial.push_front(&links, first);
+                self.partial_slabs += 1;
+            }
+            taken = end;
+        }
+        taken
+    }
+
+    /// Gives objects to the shared array, the last of them as far as they find room, and the others
+    /// to their slabs (`cache_flusharray`, `__drain_alien_cache`).
+    pub(super) fn give(
+        &mut self,
+        slabs: Slabs<'_>,
+        metadata: &Metadata,
+        objects: &[Object],
+        emptied: &mut Emptied,
+    ) {
+        let room = self.shared.room(metadata).min(objects.len());
+        let (rest, newest) = objects.split_at(objects.len() - room);
+        self.shared.push(newest);
+        self.free_block(slabs, rest, emptied);
+    }
+
+    /// Gives objects, as many as an array holds at most, to their slabs. A slab that becomes free
+    /// goes where the node has enough free objects; one that stays partly free goes behind all
+    /// others, so that its other objects have the longest time to come back.
+    pub(super) fn free_block(
+        &mut self,
+        slabs: Slabs<'_>,
+        objects: &[Object],
+        emptied: &mut Emptied,
+    ) {
+        let links = slabs.links();
+        for &object in objects {
+            let slab = slabs.of(object);
+            let inuse = slab.inuse();
+            slab.put(object);
+            self.free_objects += 1;
+            if inuse > 1 && self.partial.last() == Some(slab.pfn) {
+                continue;
+            }
+            if inuse == slabs.cache().objects() {
+                self.full.remove(&links, slab.pfn);
+            } else {
+                self.partial.remove(&links, slab.pfn);
+                self.partial_slabs -= 1;
+            }
+            if inuse > 1 {
+                self.partial.push_back(&links, slab.pfn);
+                self.partial_slabs += 1;
+            } else if self.free_objects > self.free_limit {
+                self.let_go(&slab, slabs, emptied);
+            } else {
+                self.free.push_front(&links, slab.pfn);
+                self.free_slabs += 1;
+            }
+        }
+    }
+
+    /// Gives the oldest `count` objects of the shared array to their slabs, at most as many as an
+    /// array of a CPU holds.
+    pub(super) fn free_oldest_shared(
+        &mut self,
+        slabs: Slabs<'_>,
+        count: usize,
+        emptied: &mut Emptied,
+    ) {
+        let mut piece = [core::ptr::NonNull::dangling(); MOST_LIMIT];
+        let count = count.min(MOST_LIMIT);
+        piece[..count].copy_from_slice(&self.shared.objects()[..count]);
+        self.shared.forget_oldest(count);
+        self.free_block(slabs, &piece[..count], emptied);
+    }
+
+    /// Takes a slab, which is on no list and free, out of use.
+    fn let_go(&mut self, slab: &Slab<'_>, slabs: Slabs<'_>, emptied: &mut Emptied) {
+        let cache = slabs.cache();
+        self.free_objects -= u64::from(cache.objects());
+        self.counts.slabs_freed += 1;
+        slabs.links().frames.set_kind(slab.pfn, cache.order().frames(), Kind::NONE);
+        emptied.push(slab.pfn);
+    }
+
+    /// Takes up to `most` free slabs out of use, those that have been free for longest; as many as
+    /// `emptied` has room for. Returns how many.
+    pub(super) fn drain_free(&mut self, slabs: Slabs<'_>, most: u64, emptied: &mut Emptied) -> u64 {
+        let mut drained = 0;
+        while drained < most
+            && !emptied.is_full()
+            && let Some(last) = self.free.last()
+        {
+            self.free.remove(&slabs.links(), last);
+            self.free_slabs -= 1;
+            self.let_go(&slabs.at(last), slabs, emptied);
+            drained += 1;
+        }
+        drained
+    }
+
+    /// Checks the equations at the top of this file. O(objects).
+    pub(super) fn validate(&self, slabs: Slabs<'_>) -> Result<(), Broken> {
+        let (check, objects) = (Check::of("node of a cache"), slabs.cache().objects());
+        let (mut free_objects, mut on_lists) = (0, 0);
+        let mut walk = |list: &List<Pfn>, fits: &dyn Fn(u32) -> bool| {
+            let mut count = 0;
+            list.validate(&slabs.links(), |pfn| {
+                let (slab, check) = (slabs.at(pfn), Check::of("slab").at(pfn.0));
+                let is_own = slabs.links().frames.kind(pfn) == slabs.cache().id().kind();
+                check.that(is_own, "kind of a slab's frames = its cache's")?;
+                slab.validate()?;
+                check.that(fits(slab.inuse()), "a slab is on the list of its objects in use")?;
+                free_objects += u64::from(objects - slab.inuse());
+                count += 1;
+                Ok(())
+            })?;
+            on_lists += count;
+            Ok::<u64, Broken>(count)
+        };
+        let partial = walk(&self.partial, &|inuse| inuse > 0 && inuse < objects)?;
+        walk(&self.full, &|inuse| inuse == objects)?;
+        let free = walk(&self.free, &|inuse| inuse == 0)?;
+        check.equal(self.partial_slabs, partial, "partial_slabs = slabs on the list")?;
+        check.equal(self.free_slabs, free, "free_slabs = slabs on the list")?;
+        check.equal(self.slabs(), on_lists, "slabs allocated - slabs freed = slabs on lists")?;
+        check.equal(self.free_objects, free_objects, "free_objects = sum over slabs")?;
+        self.shared.validate()?;
+        let is_parked = |object: &Object| !slabs.of(*object).is_free(*object);
+        let are_parked = self.shared.objects().iter().all(is_parked);
+        check.that(are_parked, "objects in the shared array count as in use in their slabs")
+    }
+}
+
+/// One cache's part of one node.
+#[repr(C, align(64))]
+pub(super) struct Node {
+    pub(super) lists: CountedLock<Lists>,
+    /// When the next reap of the lists is due.
+    pub(super) next_reap: AtomicU64,
+}
+
+// SAFETY: a free lock around empty lists and counters of 0 are all zero bytes.
+unsafe impl FreshZero for Node {}
+
+impl Node {
+    /// Visits the list lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.lists);
+    }
+}

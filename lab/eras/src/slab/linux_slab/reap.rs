@@ -1,0 +1,148 @@
+//! Giving back what was not used for some seconds: `cache_reap` of Linux 2.6.36, and everything at
+//! once where that is asked for.
+//!
+//! In the kernel a timer of each CPU reaps every two seconds. Here a slow path of the CPU does when
+//! it finds that the time has come: a CPU whose program is at work comes to one, and for those of
+//! idle ones `Reclaim::Idle` comes.
+
+use super::cache::SlabCache;
+use super::tuning::{MOST_LIMIT, REAP_CPU_NS, REAP_LISTS_NS, reaped_objects, reaped_slabs};
+use core::mem::MaybeUninit;
+use quarry_mm::frame::NodeId;
+use quarry_mm::slab::written;
+use quarry_sys::percpu::{Arrays, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+/// The time, which tests set.
+fn now_ns() -> u64 {
+    #[cfg(test)]
+    return super::tests::now_ns();
+    #[cfg(not(test))]
+    quarry_sys::clock::coarse_ns()
+}
+
+impl<P: Arrays> SlabCache<'_, P> {
+    /// Reaps all caches of `slot`, the running CPU's, if the time has come. O(1), else O(caches).
+    #[inline]
+    pub(super) fn reap_if_due(&self, slot: SlotIndex, node: NodeId) {
+        let (now, reaper) = (now_ns(), self.tables.reaper(slot));
+        let next = reaper.next.load(Ordering::Relaxed);
+        if now < next {
+            return;
+        }
+        let claimed = reaper.next.compare_exchange(
+            next,
+            now + REAP_CPU_NS,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if claimed.is_ok() && next != 0 {
+            self.reap_all(slot, node, now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reap_all(&self, slot: SlotIndex, node: NodeId, now: u64) {
+        let turn = self.tables.reaper(slot).turns.fetch_add(1, Ordering::Relaxed) as usize;
+        let home = NodeId((turn % self.tables.nodes()) as u8);
+        for cache in self.context.caches.iter() {
+            let own = SlabCache { context: self.context, cache, tables: self.tables };
+            if let Some(aliens) = self.tables.alien(cache.id(), node, home) {
+                own.bring_home(home, &aliens.try_take());
+            }
+            own.reap_array(slot, node);
+            own.reap_lists(node, now);
+        }
+    }
+
+    /// Takes a fifth of the array of `slot`, the running CPU's, if it was not used since the last
+    /// reap: the oldest objects (`drain_array`).
+    fn reap_array(&self, slot: SlotIndex, node: NodeId) {
+        let (percpu, slabs) = (self.context.percpu, self.slabs());
+        let level = percpu.area().slot_level(slot, self.array()) as usize;
+        if level == 0 || level > MOST_LIMIT {
+            return;
+        }
+        if self.is_touched(slot) {
+            return self.set_touched(slot, false);
+        }
+        let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT];
+        let mut left = 0;
+        self.with_lists(node, |lists, emptied| {
+            // Where the array has changed or the thread has been moved, the next reap comes soon.
+            if !percpu.pop_batch(self.array(), &mut buffer[..level]) {
+                return;
+            }
+            // SAFETY: pop_batch wrote the first `level` elements.
+            let objects = unsafe { written(&buffer, level) };
+            let (oldest, newer) = objects.split_at(reaped_objects(self.tuning().limit, level));
+            lists.counts.batched_out += level as u64;
+            left = level;
+            if percpu.push_batch(self.array(), newer) {
+                lists.counts.batched_in += newer.len() as u64;
+                left = oldest.len();
+            }
+            if self.are_of(node, &objects[..left]) {
+                lists.free_block(slabs, &objects[..left], emptied);
+                left = 0;
+            }
+        });
+        // SAFETY: at most as many as were written above.
+        self.put_away(unsafe { written(&buffer, left) });
+    }
+
+    /// Takes from a node's shared array and its free slabs what was not needed since the last reap,
+    /// if the time has come. Returns whether there was anything.
+    fn reap_lists(&self, node: NodeId, now: u64) -> bool {
+        let of_node = self.node(node);
+        let next = of_node.next_reap.load(Ordering::Relaxed);
+        if now < next {
+            return false;
+        }
+        of_node.next_reap.store(now + REAP_LISTS_NS, Ordering::Relaxed);
+        if next == 0 {
+            return false;
+        }
+        let slabs = self.slabs();
+        self.with_lists(node, |lists, emptied| {
+            let mut any = false;
+            let level = lists.shared.level();
+            if level > 0 && !core::mem::take(&mut lists.shared.is_touched) {
+                let oldest = reaped_objects(lists.shared.most(), level);
+                lists.free_oldest_shared(slabs, oldest, emptied);
+                any = true;
+            }
+            if !core::mem::take(&mut lists.is_free_touched) {
+                let most = reaped_slabs(lists.free_limit(), self.cache.objects());
+                any |= lists.drain_free(slabs, most, emptied) > 0;
+            }
+            any
+        })
+    }
+
+    /// Reaps the lists of all nodes for which the time has come; returns whether there was
+    /// anything.
+    pub(super) fn reap_nodes(&self) -> bool {
+        let now = now_ns();
+        let nodes = self.tables.node_ids();
+        nodes.fold(false, |any, node| self.reap_lists(node, now) | any)
+    }
+
+    /// Gives back all that lies between the arrays of CPUs and the page allocator.
+    pub(super) fn empty(&self) {
+        for (home, aliens) in self.tables.aliens(self.cache.id()) {
+            self.bring_home(home, &aliens.take());
+        }
+        let slabs = self.slabs();
+        for node in self.tables.node_ids() {
+            let more = |lists: &mut super::node::Lists, emptied: &mut _| {
+                let level = lists.shared.level().min(MOST_LIMIT);
+                lists.free_oldest_shared(slabs, level, emptied);
+                let drained = lists.drain_free(slabs, u64::MAX, emptied);
+                level > 0 || drained > 0
+            };
+            while self.with_lists(node, more) {}
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How many objects the arrays of a cache hold, and how long they hold them: the formulas of
+//! `enable_cpucache`, `alloc_kmemlist`, `alloc_alien_cache` and `cache_reap` (`mm/slab.c`, Linux
+//! 2.6.36).
+
+use quarry_mm::frame::FRAME_BYTES;
+
+/// Most objects in the array of a CPU.
+pub(super) const MOST_LIMIT: usize = 120;
+/// Most objects in a shared array.
+const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
+/// Objects in an alien array, of a cache whose arrays hold more than one. A model has few objects.
+pub(super) const ALIEN_LIMIT: usize = if cfg!(quarry_model) { 2 } else { 12 };
+/// A shared array holds as many batches.
+const SHARED_FACTOR: usize = 8;
+/// Most objects for which a CPU goes to the lists when it has not used its array since the last
+/// reap (`BATCHREFILL_LIMIT`).
+const UNTOUCHED_BATCH: usize = 16;
+/// Nanoseconds between two reaps of a CPU (`REAPTIMEOUT_CPUC`, 2 s),
+pub(super) const REAP_CPU_NS: u64 = 2_000_000_000;
+/// and of the lists of a node (`REAPTIMEOUT_LIST3`, 4 s).
+pub(super) const REAP_LISTS_NS: u64 = 4_000_000_000;
+/// A reap takes this part of an array that has not been used, and in as many reaps all slabs that
+/// a node may keep free.
+const REAPED_PART: usize = 5;
+
+/// The sizes of the arrays of one cache.
+///
+/// `batch = (limit + 1) / 2`, so `1 <= batch <= limit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tuning {
+    /// Objects in the array of a CPU.
+    pub(super) limit: usize,
+    /// Objects that move between a CPU and its node at a time.
+    pub(super) batch: usize,
+    /// Objects in the shared array of a node, 0 where there is none.
+    pub(super) shared: usize,
+    /// Objects in an alien array.
+    pub(super) alien: usize,
+}
+
+impl Tuning {
+    /// The limit of arrays of objects that are `stride` bytes apart, where slots have room. O(1).
+    pub(super) fn wanted_limit(stride: usize) -> usize {
+        match stride {
+            _ if cfg!(quarry_model) => 4,
+            131_073.. => 1,
+            4097.. => 8,
+            1025.. => 24,
+            257.. => 54,
+            _ => MOST_LIMIT,
+        }
+    }
+
+    /// For objects that are `stride` bytes apart, on a machine of `cpus` CPUs whose slots have room
+    /// for `most` of them. O(1).
+    pub(super) fn of(stride: usize, cpus: u32, most: usize) -> Self {
+        let limit = Self::wanted_limit(stride).min(most);
+        let batch = limit.div_ceil(2);
+        let is_shared = stride <= FRAME_BYTES && cpus > 1;
+        Self {
+            limit,
+            batch,
+            shared: if is_shared { SHARED_FACTOR * batch } else { 0 },
+            alien: if limit > 1 { ALIEN_LIMIT } else { 1 },
+        }
+    }
+
+    /// Objects that a CPU takes at a time.
+    pub(super) fn refill(&self, is_touched: bool) -> usize {
+        if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
+    }
+
+    /// Free objects of slabs with which a node of `cpus` CPUs keeps slabs of `objects` objects that
+    /// become free.
+    pub(super) fn free_limit(&self, cpus: u32, objects: u32) -> u64 {
+        (1 + u64::from(cpus)) * self.batch as u64 + u64::from(objects)
+    }
+}
+
+/// Objects that a reap takes from an array for `limit` objects that holds `level` and has not been
+/// used since the last one.
+pub(super) fn reaped_objects(limit: usize, level: usize) -> usize {
+    let part = limit.div_ceil(REAPED_PART);
+    if part > level { level.div_ceil(2) } else { part }
+}
+
+/// Free slabs of `objects` objects that a reap takes from a node whose free slabs were not needed
+/// since the last one.
+pub(super) fn reaped_slabs(free_limit: u64, objects: u32) -> u64 {
+    free_limit.div_ceil(REAPED_PART as u64 * u64::from(objects))
+}
+
+const _: () = assert!(MOST_SHARED <= u16::MAX as usize && ALIEN_LIMIT <= MOST_LIMIT);
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    /// Sizes with limit, batch, entries of the shared array: `slabinfo` of Linux 2.6.36.
+    #[test]
+    fn arrays_are_as_long_as_the_kernels() {
+        for (stride, expected) in [
+            (16, [120, 60, 480]),
+            (256, [120, 60, 480]),
+            (257, [54, 27, 216]),
+            (1024, [54, 27, 216]),
+            (1025, [24, 12, 96]),
+            (4096, [24, 12, 96]),
+            (4097, [8, 4, 0]),
+            (131_072, [8, 4, 0]),
+            (131_073, [1, 1, 0]),
+        ] {
+            let Tuning { limit, batch, shared, alien } = Tuning::of(stride, 16, usize::MAX);
+            assert_eq!([limit, batch, shared], expected, "{stride} bytes");
+            assert_eq!(alien, if limit > 1 { 12 } else { 1 }, "{stride} bytes");
+            assert_eq!(Tuning::of(stride, 1, usize::MAX).shared, 0, "one CPU shares with nobody");
+            let Tuning { limit, batch, .. } = Tuning::of(stride, 16, 8);
+            assert_eq!((limit, batch), (expected[0].min(8), limit.div_ceil(2)), "of short arrays");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_reaped() {
+        let small = Tuning::of(256, 16, usize::MAX);
+        assert_eq!((small.refill(true), small.refill(false)), (60, 16));
+        let large = Tuning::of(8192, 16, usize::MAX);
+        assert_eq!((large.refill(true), large.refill(false)), (4, 4));
+        assert_eq!(small.free_limit(8, 15), 9 * 60 + 15);
+        assert_eq!(
+            [0, 1, 3, 23, 24, 120].map(|level| reaped_objects(120, level)),
+            [0, 1, 2, 12, 24, 24]
+        );
+        assert_eq!(reaped_slabs(555, 15), 8);
+    }
+}

@@ -1,0 +1,21 @@
+//! Slab policies of other eras.
+//!
+//! A new policy is a file (or a folder) here, a line in `registry.rs`, its name in
+//! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
+//!
+//! ```text
+//! records -> sheaf_6_18, slub, linux_slab, slqb -> registry
+//! ```
+
+mod linux_slab;
+mod records;
+mod registry;
+mod sheaf_6_18;
+mod slqb;
+mod slub;
+
+pub use linux_slab::LinuxSlab;
+pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};
+pub use sheaf_6_18::KernelSheaf;
+pub use slqb::Slqb;
+pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

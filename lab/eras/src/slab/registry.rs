@@ -1,0 +1,135 @@
+//! All slab policies by name, one line each: for the shared objects, the lab, and the property
+//! suites. `crates/mm/src/slab/names.rs` has the same names without the types.
+
+use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
+use quarry_sys::percpu::{Arrays, Lists, PerCpu};
+
+/// Calls the macro `$callback` with the policies of this crate. A line is
+/// `identifier: "name", Type;`.
+#[macro_export]
+macro_rules! slab_policies_of_eras {
+    ($callback:ident) => {
+        $callback! {
+            sheaf_6_18: "sheaf-6.18", $crate::slab::KernelSheaf;
+            slub_2_6_29: "slub-2.6.29", $crate::slab::Slub2_6_29;
+            slub_3_0: "slub-3.0", $crate::slab::Slub3_0;
+            slub_3_1: "slub-3.1", $crate::slab::Slub3_1;
+            slub_4_9: "slub-4.9", $crate::slab::Slub4_9;
+            slab: "slab", $crate::slab::LinuxSlab;
+            slqb: "slqb", $crate::slab::Slqb;
+        }
+    };
+}
+
+/// The name that an alias stands for, or the name itself.
+const fn behind_alias(name: &str) -> &str {
+    let mut index = 0;
+    while index < SLAB_ALIASES.len() {
+        if is_same(SLAB_ALIASES[index].0.as_bytes(), name.as_bytes()) {
+            return SLAB_ALIASES[index].1;
+        }
+        index += 1;
+    }
+    name
+}
+
+/// Something to be done with a policy that is known by its name.
+pub trait SlabVisitor<P: PerCpu> {
+    /// The result.
+    type Output;
+
+    /// Does it.
+    fn visit<S: SlabPolicy<P> + 'static>(self) -> Self::Output;
+}
+
+/// Line `N` of [`SLAB_POLICIES`], as a type.
+pub struct Line<const N: usize>;
+
+/// Implemented by [`Line`] for every line there is.
+pub trait Registered {
+    /// The policy of the line.
+    type Policy;
+}
+
+/// The line of a policy, by its name or an alias, for a choice at compile time:
+/// `<Line<{ line_of("slub") }> as Registered>::Policy`.
+///
+/// # Panics
+/// Where there is no such policy, which stops the build of whoever asks at compile time.
+#[must_use]
+pub const fn line_of(name: &str) -> usize {
+    let name = behind_alias(name);
+    let mut line = 0;
+    while line < SLAB_POLICIES.len() {
+        if is_same(SLAB_POLICIES[line].name.as_bytes(), name.as_bytes()) {
+            return line;
+        }
+        line += 1;
+    }
+    panic!("no slab policy has this name")
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut index = 0;
+    while index < one.len() && index < other.len() && one[index] == other[index] {
+        index += 1;
+    }
+    index == one.len() && index == other.len()
+}
+
+macro_rules! define {
+    ($($id:ident: $name:literal, $policy:ty;)+) => {
+        /// Runs a visitor with the policy of this name or alias, if there is one.
+        pub fn with_slab_policy<P: Arrays + Lists, V: SlabVisitor<P>>(
+            name: &str,
+            visitor: V,
+        ) -> Option<V::Output> {
+            match behind_alias(name) {
+                "sheaf" => Some(visitor.visit::<quarry_mm::slab::Sheaf>()),
+                $($name => Some(visitor.visit::<$policy>()),)+
+                "slam" => Some(visitor.visit::<quarry_mm::slab::Slam>()),
+                _ => None,
+            }
+        }
+
+        impl Registered for Line<{ line_of("sheaf") }> {
+            type Policy = quarry_mm::slab::Sheaf;
+        }
+
+        impl Registered for Line<{ line_of("slam") }> {
+            type Policy = quarry_mm::slab::Slam;
+        }
+
+        $(impl Registered for Line<{ line_of($name) }> {
+            type Policy = $policy;
+        })+
+
+        #[cfg(test)]
+        mod tests {
+            use super::{SlabVisitor, with_slab_policy};
+            use quarry_mm::slab::{SLAB_POLICIES, SlabPolicy};
+            use quarry_sys::percpu::VirtualSlots;
+
+            /// Tells the name of a policy.
+            struct Name;
+
+            impl SlabVisitor<VirtualSlots> for Name {
+                type Output = &'static str;
+
+                fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> &'static str {
+                    S::NAME
+                }
+            }
+
+            #[test]
+            fn a_policy_has_the_name_of_its_line() {
+                $(assert_eq!(<$policy as SlabPolicy<VirtualSlots>>::NAME, $name);)+
+                for known in SLAB_POLICIES {
+                    assert_eq!(with_slab_policy(known.name, Name), Some(known.name));
+                }
+                assert_eq!([$($name),+].len() + 2, SLAB_POLICIES.len(), "with sheaf and slam");
+            }
+        }
+    };
+}
+slab_policies_of_eras!(define);

@@ -1,0 +1,242 @@
+//! One cache: what it has, and how an operation sees it.
+
+use super::barn::Barn;
+use super::capacity;
+use super::late::LateSlice;
+use super::pool::Pool;
+use super::sheaf::Sheaf;
+use quarry_mm::frame::{FreshZero, NodeId};
+use quarry_mm::slab::BitmapSlabs;
+use quarry_mm::slab::Cache;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::home;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// A cache's part of a CPU beside `main`, which is the CPU's array.
+#[repr(align(64))]
+pub(super) struct Cpu {
+    /// The spare sheaf. Only tried where a request comes (the kernel's `local_trylock`): a task
+    /// that does not get it was moved to this CPU while another one was at work, and goes past the
+    /// sheaves.
+    pub(super) spare: CountedLock<Option<Sheaf>>,
+}
+
+// SAFETY: a free lock around no sheaf, a null pointer, is all zero bytes.
+unsafe impl FreshZero for Cpu {}
+
+/// What a cache has.
+pub(super) struct SheafCache {
+    pub(super) slabs: BitmapSlabs,
+    cpus: LateSlice<Cpu>,
+    barns: LateSlice<Barn>,
+    /// Objects of a sheaf, 0 for a cache without sheaves.
+    capacity: AtomicU32,
+    keep_empty: AtomicU32,
+    /// Sheaves that the cache has taken from the pool and not given back.
+    pub(super) sheaves: AtomicU64,
+    /// Requests that `main` did not serve.
+    pub(super) alloc_slow: AtomicU64,
+    pub(super) free_slow: AtomicU64,
+    /// Objects of bulk requests that came out of `main` in batches, and that went into it.
+    pub(super) bulk_alloc_fast: AtomicU64,
+    pub(super) bulk_free_fast: AtomicU64,
+    /// Objects that entered and left arrays in batches, for the count of single operations.
+    pub(super) batched_in: AtomicU64,
+    pub(super) batched_out: AtomicU64,
+    /// Single operations that the arrays had counted for a cache that is gone.
+    pub(super) operations_before: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+impl SheafCache {
+    pub(super) const fn new() -> Self {
+        Self {
+            slabs: BitmapSlabs::new(),
+            cpus: LateSlice::new(),
+            barns: LateSlice::new(),
+            capacity: AtomicU32::new(0),
+            keep_empty: AtomicU32::new(0),
+            sheaves: AtomicU64::new(0),
+            alloc_slow: AtomicU64::new(0),
+            free_slow: AtomicU64::new(0),
+            bulk_alloc_fast: AtomicU64::new(0),
+            bulk_free_fast: AtomicU64::new(0),
+            batched_in: AtomicU64::new(0),
+            batched_out: AtomicU64::new(0),
+            operations_before: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes up a cache; another one may have had its number, and has left no sheaf behind.
+    pub(super) fn configure<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+    ) -> OsResult<()> {
+        let (area, array) = (context.percpu.area(), cache.id().array());
+        self.cpus.build(context.metadata, area.slots() as usize)?;
+        self.barns.build(context.metadata, context.zones.all().count())?;
+        let mut capacity = capacity::of(cache.stride(), cache.capacity());
+        if capacity > 0 {
+            context.define_array(cache, capacity)?;
+            // `main` is a sheaf: where slots have room for fewer objects, sheaves have, too.
+            capacity = area.capacity(array);
+        }
+        self.start(context.percpu.usage(array).operations);
+        self.keep_empty.store(capacity::empty_slabs(cache.stride()), Ordering::Relaxed);
+        self.capacity.store(capacity as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    fn start(&self, operations: u64) {
+        for counter in [
+            &self.alloc_slow,
+            &self.free_slow,
+            &self.bulk_alloc_fast,
+            &self.bulk_free_fast,
+            &self.batched_in,
+            &self.batched_out,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.operations_before.store(operations, Ordering::Relaxed);
+        self.slabs.start();
+    }
+
+    pub(super) fn cpus(&self) -> &[Cpu] {
+        self.cpus.all()
+    }
+
+    pub(super) fn barns(&self) -> &[Barn] {
+        self.barns.all()
+    }
+
+    /// The CPUs that may have a spare sheaf: to look at others would touch their memory. A CPU
+    /// whose lock was never taken has none.
+    pub(super) fn used_cpus(&self) -> impl Iterator<Item = (SlotIndex, &Cpu)> {
+        let numbered = self.cpus().iter().enumerate();
+        let used = numbered.filter(|(_, cpu)| cpu.spare.stats().acquisitions > 0);
+        used.map(|(slot, cpu)| (SlotIndex(slot as u32), cpu))
+    }
+
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.slabs.visit_locks(visit);
+        self.barns().iter().for_each(|barn| barn.visit_locks(visit));
+        for (_, Cpu { spare }) in self.used_cpus() {
+            visit("sheaf->spare", spare);
+        }
+    }
+}
+
+/// A cache as an operation sees it.
+pub(super) struct View<'a, P: Arrays> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) own: &'a SheafCache,
+    pub(super) pool: &'a Pool,
+}
+
+impl<'a, P: Arrays> View<'a, P> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.own.capacity.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn keep_empty(&self) -> u32 {
+        self.own.keep_empty.load(Ordering::Relaxed)
+    }
+
+    /// The running CPU's part, a hint as the CPU is.
+    pub(super) fn cpu(&self) -> &'a Cpu {
+        &self.own.cpus()[self.context.percpu.current().index()]
+    }
+
+    /// The barn of the running CPU's node.
+    pub(super) fn barn(&self) -> &'a Barn {
+        match self.own.barns() {
+            [only] => only,
+            barns => &barns[usize::from(self.node().0)],
+        }
+    }
+
+    fn node(&self) -> NodeId {
+        self.context.zones.node_of(self.context.percpu.current())
+    }
+
+    /// Returns whether the stack has several nodes: then every free looks at its object's.
+    pub(super) fn looks_at_frees(&self) -> bool {
+        self.own.barns().len() > 1
+    }
+
+    /// Returns whether an object's memory is of another node than the running CPU.
+    pub(super) fn is_remote(&self, object: Object) -> bool {
+        self.looks_at_frees() && home(self.context, object) != self.node()
+    }
+
+    /// Gives the running CPU's array the room of a sheaf, where it has less: at first, and after a
+    /// drain. Returns whether it had less. Where the OS refuses memory, there stays less room, and
+    /// slabs serve.
+    pub(super) fn open_main(&self) -> bool {
+        let percpu = self.context.percpu;
+        let room = percpu.area().room(percpu.current(), self.array());
+        let is_less = room < self.capacity();
+        if is_less {
+            let _ = percpu.prepare(self.array());
+        }
+        is_less
+    }
+
+    /// Gives objects to their slabs.
+    pub(super) fn to_slabs(&self, objects: &[Object]) {
+        self.own.slabs.free(self.context, self.cache, objects, self.keep_empty());
+    }
+
+    /// An empty sheaf from the pool.
+    pub(super) fn new_sheaf(&self) -> Option<Sheaf> {
+        let sheaf = self.pool.take(self.context.metadata, self.capacity())?;
+        count(&self.own.sheaves, 1);
+        Some(sheaf)
+    }
+
+    /// Gives the memory of an empty sheaf back.
+    pub(super) fn drop_sheaf(&self, sheaf: Sheaf) {
+        self.own.sheaves.fetch_sub(1, Ordering::Relaxed);
+        self.pool.give(sheaf);
+    }
+
+    /// Puts an empty sheaf into the barn, or back into the pool where the barn has enough.
+    pub(super) fn put_empty(&self, sheaf: Sheaf) {
+        if let Some(sheaf) = self.barn().put_empty(sheaf) {
+            self.drop_sheaf(sheaf);
+        }
+    }
+
+    /// Puts a full sheaf into the barn, or its objects into their slabs where the barn has enough.
+    pub(super) fn put_full(&self, sheaf: Sheaf) {
+        let left = match sheaf.len() == self.capacity() {
+            true => self.barn().put_full(sheaf),
+            false => Some(sheaf),
+        };
+        if let Some(mut sheaf) = left {
+            self.flush(&mut sheaf);
+            self.put_empty(sheaf);
+        }
+    }
+
+    /// Gives the objects of a sheaf to their slabs (`sheaf_flush_unused`).
+    pub(super) fn flush(&self, sheaf: &mut Sheaf) {
+        self.to_slabs(sheaf.objects());
+        sheaf.clear();
+    }
+}

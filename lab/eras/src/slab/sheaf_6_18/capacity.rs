@@ -1,0 +1,54 @@
+//! How many objects a sheaf holds.
+
+use quarry_mm::frame::FRAME_BYTES;
+
+/// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
+/// pages).
+pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
+
+/// Objects of a sheaf (Linux 6.18: the `sheaf_capacity` that the caches of maple nodes and of
+/// `vm_area_struct` ask for; other caches have no sheaves).
+const DEFAULT: usize = 32;
+/// Most objects of a sheaf: the buffers on the stack have room for them.
+pub(super) const MOST: usize = 64;
+/// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
+/// serves from a cache. Larger objects have smaller sheaves, and those above it none, as a cache
+/// of the kernel that asks for none.
+const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
+
+/// Objects of a sheaf of a cache whose objects are `stride` bytes apart, and which asks for
+/// `wanted` if for anything; 0 for a cache without sheaves.
+pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
+    wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
+}
+
+/// Empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
+pub(super) fn empty_slabs(stride: usize) -> u32 {
+    (stride.ilog2() / 2).clamp(5, 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sheaves_of_large_objects_are_smaller() {
+        let sizes = [16, 4096, 8192, 16 << 10, 32 << 10, 256 << 10, 257 << 10];
+        let capacities = sizes.map(|stride| of(stride, None));
+        assert_eq!(capacities, [32, 32, 32, 16, 8, 1, 0]);
+    }
+
+    #[test]
+    fn a_cache_may_ask_for_less_or_more() {
+        assert_eq!(
+            [Some(0), Some(12), Some(60), Some(1000)].map(|some| of(64, some)),
+            [0, 12, 60, 64]
+        );
+        assert_eq!(of(1 << 20, Some(4)), 4);
+    }
+
+    #[test]
+    fn empty_slabs_follow_the_size() {
+        assert_eq!([16, 1024, 4096, 32 << 10, 4 << 20].map(empty_slabs), [5, 5, 6, 7, 10]);
+    }
+}

@@ -1,0 +1,257 @@
+//! Where objects go once `main` is full.
+
+use super::barn::NotReplaced;
+use super::cache::{View, count};
+use super::capacity;
+use super::sheaf::Sheaf;
+use core::mem::MaybeUninit;
+use quarry_mm::slab::not_in_use;
+use quarry_mm::slab::written;
+use quarry_sys::percpu::{Arrays, Object, Push};
+
+/// Most objects that leave `main` for slabs at a time (`PCS_BATCH_MAX`, Linux 6.18).
+const FLUSH_BATCH: usize = 32;
+/// Times a free makes room in `main` that other tasks take.
+const TRIES: u32 = 4;
+
+/// What became of `main`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evicted {
+    /// It was full, and its objects are elsewhere.
+    Yes,
+    /// It stayed as it was: it was not full, or its objects can go nowhere.
+    No,
+    /// The object to be freed was in it: it is not in use.
+    Double,
+}
+
+impl<P: Arrays> View<'_, P> {
+    /// Gives an object back.
+    pub(super) fn free_slow(&self, object: Object) {
+        if !self.is_remote(object) {
+            // Nobody has tried the fast path where frees are looked at.
+            if (self.looks_at_frees() && self.push(object)) || self.push_unregistered(object) {
+                return;
+            }
+            if self.capacity() > 0 && self.free_to_main(object) {
+                return;
+            }
+        }
+        count(&self.own.free_slow, 1);
+        self.to_slabs(&[object]);
+    }
+
+    /// Puts an object into `main`; returns whether there was room.
+    fn push(&self, object: Object) -> bool {
+        self.is_stored(object, self.context.percpu.push(self.array(), object))
+    }
+
+    /// The same for a task that has no slot of its own.
+    fn push_unregistered(&self, object: Object) -> bool {
+        self.is_stored(object, self.context.percpu.push_unregistered(self.array(), object))
+    }
+
+    fn is_stored(&self, object: Object, push: Push) -> bool {
+        match push {
+            Push::Stored => true,
+            Push::Refused => false,
+            Push::Duplicate => not_in_use(self.cache, object),
+        }
+    }
+
+    /// Makes room in `main` and puts an object there; returns whether it did.
+    fn free_to_main(&self, object: Object) -> bool {
+        // In one step with what makes the room, so not an operation of its own.
+        if !self.open_main()
+            && self.evict_for(object, true)
+            && self.context.percpu.push_batch(self.array(), &[object])
+        {
+            count(&self.own.batched_in, 1);
+            count(&self.own.free_slow, 1);
+            return true;
+        }
+        // `main` was not full, or another task has filled it again.
+        self.push(object)
+    }
+
+    /// Takes the objects of `main`, which is full, elsewhere; reports `object` if it is among them.
+    fn evict_for(&self, object: Object, may_grow: bool) -> bool {
+        match self.evict(object, may_grow) {
+            Evicted::Yes => true,
+            Evicted::No => false,
+            // All locks are free again: a handler of the abort may allocate.
+            Evicted::Double => not_in_use(self.cache, object),
+        }
+    }
+
+    /// Where `may_grow` is false, only sheaves that there are serve, and none is flushed.
+    fn evict(&self, object: Object, may_grow: bool) -> Evicted {
+        let Some(mut spare) = self.cpu().spare.try_lock() else { return Evicted::No };
+        let Some(sheaf) = spare.as_mut() else {
+            drop(spare);
+            let empty = self.barn().get_empty();
+            return self.install_empty(empty, object, may_grow);
+        };
+        if sheaf.len() < self.capacity() {
+            return self.swap(sheaf, object);
+        }
+        let replaced = self.barn().replace_full(|empty| self.move_main(empty, object));
+        match replaced {
+            Ok(evicted) => evicted,
+            Err(_) if !may_grow => Evicted::No,
+            Err(NotReplaced::TooManyFull) => {
+                let flushed = spare.take().map(|mut sheaf| {
+                    drop(spare);
+                    self.flush(&mut sheaf);
+                    sheaf
+                });
+                self.install_empty(flushed, object, may_grow)
+            }
+            Err(NotReplaced::NoEmpty) => {
+                drop(spare);
+                self.install_empty(None, object, may_grow)
+            }
+        }
+    }
+
+    /// Exchanges `main` with an empty sheaf: with `empty`, or else with a new one. The full one
+    /// becomes `spare` if there is none, or goes into the barn. Where there is no memory for a
+    /// sheaf, slabs get the objects.
+    fn install_empty(&self, empty: Option<Sheaf>, object: Object, may_grow: bool) -> Evicted {
+        let empty = match empty {
+            None if may_grow => self.new_sheaf(),
+            empty => empty,
+        };
+        let Some(mut empty) = empty else {
+            return if may_grow { self.flush_main(object) } else { Evicted::No };
+        };
+        let Some(mut spare) = self.cpu().spare.try_lock() else {
+            self.put_empty(empty);
+            return Evicted::No;
+        };
+        // Another task may have been at work meanwhile, or we are on another CPU.
+        let evicted = match spare.as_mut() {
+            Some(sheaf) if sheaf.len() < self.capacity() => self.swap(sheaf, object),
+            _ => self.move_main(&mut empty, object),
+        };
+        if !empty.is_empty() && spare.is_none() {
+            *spare = Some(empty);
+            return evicted;
+        }
+        drop(spare);
+        match empty.is_empty() {
+            true => self.put_empty(empty),
+            false => self.put_full(empty),
+        }
+        evicted
+    }
+
+    /// Moves all objects of `main`, if it is full, into an empty sheaf.
+    fn move_main(&self, sheaf: &mut Sheaf, object: Object) -> Evicted {
+        let capacity = self.capacity();
+        let take = |room: &mut [MaybeUninit<Object>]| {
+            let is_full = self.context.percpu.pop_batch(self.array(), &mut room[..capacity]);
+            if is_full { capacity } else { 0 }
+        };
+        // SAFETY: pop_batch writes all of them where it succeeds.
+        let moved = unsafe { sheaf.refill(take) };
+        count(&self.own.batched_out, moved);
+        match moved {
+            0 => Evicted::No,
+            // A full array refuses before it looks for a duplicate on top.
+            _ if sheaf.objects().contains(&object) => Evicted::Double,
+            _ => Evicted::Yes,
+        }
+    }
+
+    /// Exchanges `main`, if it is full, with the spare sheaf, which has room.
+    fn swap(&self, spare: &mut Sheaf, object: Object) -> Evicted {
+        if spare.is_empty() {
+            return self.move_main(spare, object);
+        }
+        let (percpu, capacity) = (self.context.percpu, self.capacity());
+        let mut main = [MaybeUninit::uninit(); capacity::MOST];
+        if !percpu.pop_batch(self.array(), &mut main[..capacity]) {
+            return Evicted::No;
+        }
+        count(&self.own.batched_out, capacity);
+        // SAFETY: pop_batch wrote all `capacity` elements.
+        let full = unsafe { written(&main, capacity) };
+        if full.contains(&object) {
+            return Evicted::Double;
+        }
+        if !percpu.push_batch(self.array(), spare.objects()) {
+            // Another task has filled `main` meanwhile.
+            self.to_slabs(full);
+            return Evicted::No;
+        }
+        count(&self.own.batched_in, spare.len());
+        let fill = |room: &mut [MaybeUninit<Object>]| {
+            room[..capacity].copy_from_slice(&main[..capacity]);
+            capacity
+        };
+        // SAFETY: `main` is written up to `capacity`.
+        unsafe { spare.refill(fill) };
+        Evicted::Yes
+    }
+
+    /// Gives the objects of `main` to their slabs (`sheaf_flush_main`).
+    fn flush_main(&self, object: Object) -> Evicted {
+        let batch = FLUSH_BATCH.min(self.capacity());
+        let mut evicted = Evicted::No;
+        let mut buffer = [MaybeUninit::uninit(); FLUSH_BATCH];
+        while self.context.percpu.pop_batch(self.array(), &mut buffer[..batch]) {
+            count(&self.own.batched_out, batch);
+            // SAFETY: pop_batch wrote all `batch` elements.
+            let objects = unsafe { written(&buffer, batch) };
+            if objects.contains(&object) {
+                return Evicted::Double;
+            }
+            self.to_slabs(objects);
+            evicted = Evicted::Yes;
+        }
+        evicted
+    }
+
+    /// Gives objects back: into `main` and what it can be exchanged with, and to their slabs once
+    /// the barn has no empty sheaf, or enough full ones.
+    pub(super) fn free_bulk(&self, objects: &[Object]) {
+        let mut rest = objects;
+        while let Some(&first) = rest.first() {
+            let is_remote = self.is_remote(first);
+            let is_alike = |object: &&Object| self.is_remote(**object) == is_remote;
+            let (alike, others) = rest.split_at(rest.iter().take_while(is_alike).count());
+            let left = if is_remote { alike } else { self.bulk_to_main(alike) };
+            if !left.is_empty() {
+                count(&self.own.free_slow, left.len());
+                self.to_slabs(left);
+            }
+            rest = others;
+        }
+    }
+
+    /// Puts objects into `main` as long as it can be emptied; returns those that are left.
+    fn bulk_to_main<'o>(&self, objects: &'o [Object]) -> &'o [Object] {
+        let (percpu, array, capacity) = (self.context.percpu, self.array(), self.capacity());
+        if capacity == 0 {
+            return objects;
+        }
+        self.open_main();
+        let (mut rest, mut tries) = (objects, TRIES);
+        while let Some(&first) = rest.first() {
+            let level = percpu.area().slot_level(percpu.current(), array) as usize;
+            let fits = capacity.saturating_sub(level).min(rest.len());
+            if fits > 0 && percpu.push_batch(array, &rest[..fits]) {
+                count(&self.own.batched_in, fits);
+                count(&self.own.bulk_free_fast, fits);
+                rest = &rest[fits..];
+            } else if !self.evict_for(first, false) {
+                tries -= 1;
+                if tries == 0 {
+                    break;
+                }
+            }
+        }
+        rest
+    }
+}

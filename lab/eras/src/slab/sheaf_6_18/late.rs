@@ -1,0 +1,46 @@
+//! Entries that are made when they are first needed, and kept for good.
+
+use core::ptr;
+use quarry_mm::frame::{FreshZero, Metadata, MetadataKind};
+use quarry_sys::os::OsResult;
+use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
+
+/// A slice in metadata, empty until it is built.
+pub(super) struct LateSlice<T> {
+    start: AtomicPtr<T>,
+    /// Set last; 0 until the slice is built.
+    len: AtomicU32,
+}
+
+impl<T: FreshZero + Sync> LateSlice<T> {
+    /// An empty slice; all zero bytes.
+    pub(super) const fn new() -> Self {
+        Self { start: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
+    }
+
+    /// Makes `len` entries at the first call. One thread at a time: the table of caches sees to it.
+    ///
+    /// # Errors
+    /// The OS's where it refuses memory.
+    pub(super) fn build(&self, metadata: &Metadata, len: usize) -> OsResult<()> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            let bytes = len * size_of::<T>();
+            let start = metadata.alloc(bytes, align_of::<T>(), MetadataKind::CpuSlabs)?;
+            self.start.store(start.as_ptr().cast(), Ordering::Relaxed);
+            self.len.store(len as u32, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// All entries.
+    #[inline]
+    pub(super) fn all(&self) -> &[T] {
+        let len = self.len.load(Ordering::Acquire) as usize;
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: `len` is set after `start`, to as many entries as its memory has room for, which
+        // is zeroed, aligned to a `T` and never given back; zero bytes are a valid `T`.
+        unsafe { core::slice::from_raw_parts(self.start.load(Ordering::Relaxed), len) }
+    }
+}

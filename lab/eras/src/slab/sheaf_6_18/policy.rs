@@ -1,0 +1,259 @@
+//! The policy: what a stack asks of it, handed to the cache that it is about.
+
+use super::cache::{SheafCache, View, count};
+use super::capacity;
+use super::pool::Pool;
+use super::sheaf::Sheaf;
+use core::mem::MaybeUninit;
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::BitmapSlabs;
+use quarry_mm::slab::CacheParams;
+use quarry_mm::slab::Glance;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::slab::written;
+use quarry_mm::slab::{BarnStats, Occupancy, SlabStats};
+use quarry_mm::slab::{Cache, CacheId, MAX_CACHES, SlabLayout};
+use quarry_mm::slab::{Idle, Reclaim};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, Ordering};
+
+/// The policy; see the module.
+pub struct KernelSheaf {
+    caches: [SheafCache; MAX_CACHES],
+    pool: Pool,
+    /// The stack has several nodes. Set when the first cache is taken up.
+    has_nodes: AtomicBool,
+}
+
+impl KernelSheaf {
+    fn of<'a, P: Arrays>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> View<'a, P> {
+        View { context, cache, own: &self.caches[cache.id().index()], pool: &self.pool }
+    }
+
+    /// Empties `main` and `spare` of all caches wherever `idle` says, by one barrier; returns
+    /// whether there was anything.
+    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
+        let is_due = |slot: SlotIndex, id: CacheId| (idle.slots)(slot) || (idle.caches)(id);
+        let of_array = |array: ArrayId| CacheId::new(array.index());
+        let mut any = false;
+        let which = |slot: SlotIndex, array: ArrayId| is_due(slot, of_array(array));
+        context.percpu.drain_where(&which, &mut |array, objects| {
+            let cache = context.caches.get(of_array(array)).expect("it has objects");
+            self.of(context, cache).take_back(objects);
+            any = true;
+        });
+        for cache in context.caches.iter() {
+            any |= self.of(context, cache).empty_spares(&|slot| is_due(slot, cache.id()));
+        }
+        any
+    }
+
+    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
+        let slots = u32::from(self.empty_slots(context, idle));
+        let is_due = |cache: &&Cache| {
+            (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
+        };
+        let due = context.caches.iter().filter(is_due);
+        slots + due.map(|cache| self.of(context, cache).empty_cache()).count() as u32
+    }
+}
+
+impl<P: Arrays> View<'_, P> {
+    fn stats(&self) -> SlabStats {
+        let (own, capacity) = (self.own, self.capacity() as u64);
+        let mut stats = SlabStats::default();
+        own.slabs.add_stats(self.cache, &mut stats);
+        let mut usage = self.context.percpu.usage(self.array());
+        usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
+        stats.parked_objects = usage.level;
+        for (_, cpu) in own.used_cpus() {
+            stats.parked_objects += cpu.spare.lock().as_ref().map_or(0, Sheaf::len) as u64;
+        }
+        for (barn, node) in own.barns().iter().zip(&mut stats.barns) {
+            let objects = u64::from(barn.full()) * capacity;
+            *node = BarnStats { objects, lock: barn.lock_stats() };
+            stats.parked_objects += objects;
+            stats.barn_lock += node.lock;
+        }
+        let batched_in = own.batched_in.load(Ordering::Relaxed);
+        let batched_out = own.batched_out.load(Ordering::Relaxed);
+        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
+        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
+        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
+        let pushes = usage.operations.saturating_sub(pops);
+        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
+        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
+        stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
+        stats.free_slow = own.free_slow.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// Takes the top objects of `main` out, looks for one, and puts them back.
+    fn is_on_top(&self, object: Object) -> bool {
+        let (percpu, array) = (self.context.percpu, self.array());
+        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
+        (1..=LOOKED_AT).rev().any(|objects| {
+            if !percpu.pop_batch(array, &mut buffer[..objects]) {
+                return false;
+            }
+            count(&self.own.batched_out, objects);
+            // SAFETY: pop_batch wrote all of them.
+            let taken = unsafe { written(&buffer, objects) };
+            match percpu.push_batch(array, taken) {
+                true => count(&self.own.batched_in, objects),
+                false => self.to_slabs(taken),
+            }
+            taken.contains(&object)
+        })
+    }
+}
+
+impl<P: Arrays> Glance<P> for KernelSheaf {
+    #[inline(always)]
+    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+        percpu.seems_on_top(id.array(), object)
+    }
+
+    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        self.of(context, cache).is_on_top(object)
+    }
+
+    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
+        let usage = context.percpu.usage(cache.id().array());
+        Some(usage.operations.wrapping_add(usage.level << 48))
+    }
+}
+
+impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
+    const NAME: &'static str = "sheaf-6.18";
+    const NEW: Self = Self {
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+        pool: Pool::new(),
+        has_nodes: AtomicBool::new(false),
+    };
+    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
+
+    fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
+        BitmapSlabs::layout(params)
+    }
+
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        let view = self.of(context, cache);
+        view.own.configure(context, cache)?;
+        self.has_nodes.store(view.looks_at_frees(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn looks_at_frees(&self) -> bool {
+        // The kernel compares the nodes of slab and CPU in front of the sheaves, too.
+        self.has_nodes.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+        percpu.pop(id.array())
+    }
+
+    #[inline(always)]
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        _slab: impl FnOnce() -> Pfn,
+    ) -> Push {
+        percpu.push(id.array(), object)
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        self.of(context, cache).alloc_slow()
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        self.of(context, cache).free_slow(object);
+    }
+
+    fn alloc_bulk(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        self.of(context, cache).alloc_bulk(out)
+    }
+
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        self.of(context, cache).free_bulk(objects);
+    }
+
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        let no_slot: &dyn Fn(SlotIndex) -> bool = &|_| false;
+        match what {
+            Reclaim::All => {
+                let any = self.empty_slots(context, Idle { slots: no_slot, caches: &|_| true });
+                context.caches.iter().for_each(|cache| self.of(context, cache).empty_cache());
+                u32::from(any)
+            }
+            Reclaim::Cache(cache) => {
+                let caches = &|id| id == cache.id();
+                let any = self.empty_slots(context, Idle { slots: no_slot, caches });
+                self.of(context, cache).empty_cache();
+                u32::from(any)
+            }
+            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+            // The kernel's barns give nothing before they are shrunk.
+        }
+    }
+
+    fn occupancy(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> Option<Occupancy> {
+        self.of(context, cache).own.slabs.occupancy(context, cache, object)
+    }
+
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        self.of(context, cache).stats()
+    }
+
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        BitmapSlabs::visit_free(context, cache, slab, visit);
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        self.pool.visit_locks(visit);
+        for cache in context.caches.iter() {
+            self.of(context, cache).own.visit_locks(visit);
+        }
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+        let mut empty = 0;
+        for cache in context.caches.iter() {
+            let view = self.of(context, cache);
+            view.validate()?;
+            let mut stats = SlabStats::default();
+            view.own.slabs.add_stats(cache, &mut stats);
+            let slabs = stats.total_slabs - stats.active_slabs;
+            empty += slabs as usize * cache.order().bytes();
+        }
+        let check = Check::of("cache limits");
+        check.equal(context.limits.empty() as u64, empty as u64, "empty = bytes of empty slabs")
+    }
+}

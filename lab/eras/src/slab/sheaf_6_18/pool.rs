@@ -1,0 +1,48 @@
+//! Sheaves that no cache has, for all caches: where the kernel gives their memory back to
+//! `kmalloc`.
+
+use super::capacity;
+use super::sheaf::{Sheaf, Sheaves};
+use quarry_mm::frame::Metadata;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+
+/// Sheaves are made for a power of two of objects, up to the most that one holds.
+const CLASSES: usize = capacity::MOST.ilog2() as usize + 1;
+const _: () = assert!(capacity::MOST.is_power_of_two());
+
+/// Empty sheaves by capacity.
+pub(super) struct Pool {
+    classes: CountedLock<[Sheaves; CLASSES]>,
+}
+
+fn class(capacity: usize) -> usize {
+    capacity.next_power_of_two().ilog2() as usize
+}
+
+impl Pool {
+    /// No sheaves; all zero bytes.
+    pub(super) const fn new() -> Self {
+        Self { classes: CountedLock::new([const { Sheaves::new() }; CLASSES]) }
+    }
+
+    /// An empty sheaf for `capacity` objects at least (`alloc_empty_sheaf`). `None` where the OS
+    /// refuses memory for a new one.
+    pub(super) fn take(&self, metadata: &Metadata, capacity: usize) -> Option<Sheaf> {
+        let class = class(capacity);
+        let old = self.classes.lock()[class].pop();
+        old.or_else(|| Sheaf::new(metadata, 1 << class))
+    }
+
+    /// Keeps an empty sheaf for whoever needs one (`free_empty_sheaf`).
+    pub(super) fn give(&self, sheaf: Sheaf) {
+        debug_assert!(sheaf.is_empty());
+        let class = class(sheaf.capacity());
+        self.classes.lock()[class].push(sheaf);
+    }
+
+    /// Visits the lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("sheaf->pool", &self.classes);
+    }
+}

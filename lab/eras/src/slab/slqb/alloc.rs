@@ -1,0 +1,176 @@
+//! Where objects come from once the CPU's list is empty.
+//!
+//! In this order: what others have brought back, if the check flag says that it is much; the first
+//! partial slab, one object at a time; where there are several nodes, the lists of nodes; a new
+//! slab. And where no memory is to be had, the slabs of other CPUs.
+
+use super::cache::{Misuse, SlqbCache};
+use super::chain;
+use super::slab_word::{ListId, SlabState};
+use super::slabs::PartialList;
+use quarry_mm::frame::{MigrateType, NodeId, Order, Pfn};
+use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+impl<P: Lists> SlqbCache<'_, P> {
+    /// Takes an object from wherever there is one. `None` where there is no memory.
+    pub(super) fn alloc_slow(&self) -> Option<Object> {
+        // SAFETY: cells of this policy are lists, and objects on them are linked.
+        if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
+            return Some(object);
+        }
+        let slot = self.context.percpu.current();
+        let own = self.tables.of_slot(slot);
+        let object = self
+            .take_claimed(slot)
+            .or_else(|| self.take_from(own))
+            .or_else(|| self.take_from_nodes(slot))
+            .or_else(|| self.take_new(slot))
+            .or_else(|| self.tables.used_lists().find_map(|list| self.take_from(list)))?;
+        self.list(own).alloc_slow.fetch_add(1, Ordering::Relaxed);
+        Some(object)
+    }
+
+    /// Takes over what others have brought back, and returns the first of it
+    /// (`claim_remote_free_list`).
+    fn take_claimed(&self, slot: SlotIndex) -> Option<Object> {
+        let own = self.of_slot(slot);
+        if !own.must_check() {
+            return None;
+        }
+        self.trim_if_due(slot);
+        let mut list = own.claim()?.list;
+        let object = self.next(&mut list);
+        if list.count > self.hiwater() {
+            self.flush(slot, list, None);
+        } else {
+            self.leave(slot, list);
+        }
+        object
+    }
+
+    /// Takes one object from the first partial slab of a list.
+    fn take_from(&self, list: ListId) -> Option<Object> {
+        if self.list(list).nr_partial() == 0 {
+            return None;
+        }
+        let mut slabs = self.list(list).partial().lock();
+        let first = slabs.first()?;
+        let taken = self.take_one(list, &mut slabs, first);
+        drop(slabs);
+        Some(taken.unwrap_or_else(|misuse| self.report(misuse)))
+    }
+
+    /// Takes the first free object of a slab of `list`, which leaves the partial list with the last
+    /// one (`__cache_list_get_page`).
+    fn take_one(&self, list: ListId, slabs: &mut PartialList, slab: Pfn) -> Result<Object, Misuse> {
+        let word = self.word(slab);
+        let SlabState { inuse, head, .. } = word.state();
+        let head = head.expect("slabs on a partial list have free objects");
+        let object = self.object(slab, head);
+        // SAFETY: on the slab's free list, whose lock is held.
+        let link = unsafe { chain::next(object) };
+        let next = link.and_then(|link| self.number(slab, link));
+        let is_last = inuse + 1 == self.cache.objects();
+        if next.is_some() != link.is_some() || link.is_none() != is_last {
+            return Err(Misuse::Written(object));
+        }
+        word.set(SlabState { list, inuse: inuse + 1, head: next });
+        if is_last {
+            slabs.remove(&self.links(), slab);
+        }
+        self.list(list).count_partial(slabs, -i32::from(is_last), -1);
+        Ok(object)
+    }
+
+    /// Takes an object of a node's list, the slot's node first: nodes have lists of slabs that a
+    /// CPU of another node has asked for when its own had no memory.
+    fn take_from_nodes(&self, slot: SlotIndex) -> Option<Object> {
+        let own = self.context.zones.node_of(slot);
+        let others = (0..self.tables.nodes() as u8).map(NodeId).filter(|node| *node != own);
+        let all = (self.tables.nodes() > 0).then_some(own).into_iter().chain(others);
+        all.map(|node| self.tables.of_node(node)).find_map(|list| self.take_from_node(list))
+    }
+
+    fn take_from_node(&self, node: ListId) -> Option<Object> {
+        let list = self.list(node);
+        if list.must_check()
+            && let Some(claimed) = list.claim()
+        {
+            // A node's list has no objects of its own beside its slabs.
+            self.put_back(node, claimed.list);
+        }
+        self.take_from(node)
+    }
+
+    /// Takes the first object of a new slab.
+    fn take_new(&self, slot: SlotIndex) -> Option<Object> {
+        self.trim_if_due(slot);
+        let (slab, to) = self.new_slab(slot)?;
+        let list = self.list(to);
+        let mut slabs = list.partial().lock();
+        slabs.push_front(&self.links(), slab);
+        list.count_partial(&slabs, 1, i64::from(self.cache.objects()));
+        let taken = self.take_one(to, &mut slabs, slab);
+        drop(slabs);
+        Some(taken.unwrap_or_else(|misuse| self.report(misuse)))
+    }
+
+    /// A slab from the page allocator, and the list that it belongs to: the slot's, or, where its
+    /// memory is of another node, that node's. All its objects are free and linked.
+    fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, ListId)> {
+        let (context, cache) = (self.context, self.cache);
+        let node = context.zones.node_of(slot);
+        let request = PageRequest {
+            order: cache.order(),
+            migratetype: MigrateType::Unmovable,
+            flags: AllocFlags::default(),
+            node,
+        };
+        let page = context.pages.alloc(slot, request)?;
+        let slab = page.pfn;
+        if self.tables.slabs.grow(context, slab).is_err() {
+            context.pages.free(slot, slab, cache.order());
+            return None;
+        }
+        if page.zeroed && cache.order() > Order::ZERO {
+            // Linking touches every page at once.
+            context.zones.populate(slab, cache.order().frames());
+        }
+        let to = match self.node_of(slab) {
+            other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
+            _ => self.tables.of_slot(slot),
+        };
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        let mut behind = None;
+        for number in (0..cache.objects()).rev() {
+            let object = self.object(slab, number);
+            // SAFETY: the slab is new: all its objects are free, and only we know them.
+            unsafe { chain::set_next(object, behind) };
+            behind = Some(object);
+        }
+        self.word(slab).set(SlabState { list: to, inuse: 0, head: Some(0) });
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        self.list(to).slabs_allocated.fetch_add(1, Ordering::Relaxed);
+        Some((slab, to))
+    }
+
+    /// The objects on a slab's own free list; a link that leads nowhere ends them.
+    pub(super) fn free_objects(
+        &self,
+        slab: Pfn,
+    ) -> impl Iterator<Item = (u32, Object)> + use<'_, P> {
+        let state = self.word(slab).state();
+        let mut next = state.head.map(|head| self.object(slab, head));
+        let mut left = self.cache.objects() - state.inuse;
+        core::iter::from_fn(move || {
+            let object = next.filter(|_| left > 0)?;
+            left -= 1;
+            // SAFETY: on the slab's free list, and no other thread is at work (callers' promise).
+            next = unsafe { chain::next(object) };
+            Some((self.number(slab, object)?, object))
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! The policy: what a stack asks of it, handed to the cache that it is about.
+
+use super::cache::SlqbCache;
+use super::sizes;
+use super::slabs::Slabs;
+use super::tables::Tables;
+use quarry_mm::frame::{MetadataKind, Pfn};
+use quarry_mm::slab::CacheParams;
+use quarry_mm::slab::Glance;
+use quarry_mm::slab::Late;
+use quarry_mm::slab::Reclaim;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::slab::SlabStats;
+use quarry_mm::slab::{Cache, CacheId, SlabLayout};
+use quarry_sys::broken::Broken;
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::percpu::{Lists, Object, Push};
+
+/// SLQB as of January 2009: a queue of objects per CPU, and remote queues between CPUs.
+pub struct Slqb {
+    tables: Late<Tables>,
+}
+
+impl Slqb {
+    /// The tables, if there is a cache.
+    #[cfg(test)]
+    pub(super) fn tables(&self) -> Option<&Tables> {
+        self.tables.get()
+    }
+
+    pub(super) fn of<'a, P: Lists>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SlqbCache<'a, P> {
+        let tables = self.tables.get().expect("a cache has been created");
+        SlqbCache { context, cache, tables }
+    }
+}
+
+impl<P: Lists> Glance<P> for Slqb {}
+
+impl<P: Lists> SlabPolicy<P> for Slqb {
+    const NAME: &'static str = "slqb";
+    const NEW: Self = Self { tables: Late::new() };
+    const LINKS_THROUGH_OBJECTS: bool = true;
+    const BYTES_PER_FRAME: usize = Slabs::BYTES_PER_FRAME;
+
+    fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
+        SlabLayout { order: sizes::slab_order(params.stride()), header_bytes: 0 }
+    }
+
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        if cache.objects() > sizes::MAX_OBJECTS {
+            return Err(OsError(libc::EINVAL));
+        }
+        let tables = self.tables.build(|| Tables::reserve(context))?;
+        context.metadata.count(MetadataKind::CpuSlabs, tables.count_lists(cache.id()));
+        SlqbCache { context, cache, tables }.restart();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+        // SAFETY: cells of this policy are lists, and objects on them are linked.
+        unsafe { percpu.list_pop(id.array()) }
+    }
+
+    #[inline(always)]
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        _slab: impl FnOnce() -> Pfn,
+    ) -> Push {
+        // SAFETY: cells of this policy are lists; the caller gives the object up.
+        unsafe { percpu.list_push_below(id.array(), object) }
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        self.of(context, cache).alloc_slow()
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        let own = self.of(context, cache);
+        own.trim_if_due(context.percpu.current());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { own.free_slow(object) };
+    }
+
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        let shrink = |cache: &Cache| self.of(context, cache).shrink();
+        match what {
+            Reclaim::All => context.caches.iter().for_each(shrink),
+            Reclaim::Cache(cache) => shrink(cache),
+            Reclaim::Idle(idle) => {
+                let now_ns = coarse_ns();
+                let trim = |cache: &&Cache| {
+                    self.of(context, cache).trim_all(now_ns, (idle.caches)(cache.id()))
+                };
+                return context.caches.iter().filter(trim).count() as u32;
+            } // Nothing lies between CPUs and slabs that no CPU has a claim to.
+        }
+        0
+    }
+
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        self.of(context, cache).stats()
+    }
+
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        self.of(context, cache).free_objects(slab).for_each(|(number, _)| visit(number));
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        if let Some(tables) = self.tables.get() {
+            tables.visit_locks(context.caches, visit);
+        }
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
+    }
+}

@@ -1,0 +1,99 @@
+//! The packed word of a slab: the list that it belongs to, its objects in use, its free list.
+//!
+//! ```text
+//! {list : 14 | inuse : 9 | head + 1 : 9}
+//! ```
+//!
+//! The kernel has a pointer, a counter and a pointer in `struct page` instead. Equations: `inuse +
+//! length of the free list = objects of the slab`; `head = none <=> inuse = objects`. An object
+//! that is not on its slab's own free list is in use, also while it waits on a list of a CPU or a
+//! node.
+//!
+//! The lock of its list guards the word. Its `list` never changes while the slab is one, so whoever
+//! holds an object of the slab reads that without the lock.
+
+use super::sizes::MAX_OBJECTS;
+use quarry_sys::primitive::{AtomicU32, Ordering};
+
+const HEAD_BITS: u32 = 9;
+const INUSE_SHIFT: u32 = HEAD_BITS;
+const LIST_SHIFT: u32 = 2 * HEAD_BITS;
+const MASK: u32 = (1 << HEAD_BITS) - 1;
+const _: () = assert!(MAX_OBJECTS <= MASK, "inuse and head + 1 have 9 bits each");
+
+/// The number of one of a cache's lists: those of the CPUs, then those of the nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ListId(pub(super) u16);
+
+impl ListId {
+    /// One more than the largest number.
+    pub(super) const END: usize = 1 << (u32::BITS - LIST_SHIFT);
+
+    /// The number as an index.
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The state of a slab at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SlabState {
+    /// The list that it belongs to.
+    pub(super) list: ListId,
+    /// Objects that are not on its free list.
+    pub(super) inuse: u32,
+    /// The number of the first free object.
+    pub(super) head: Option<u32>,
+}
+
+/// The word; all zero where there is no slab.
+#[derive(Default)]
+#[repr(transparent)]
+pub(super) struct SlabWord(AtomicU32);
+
+// SAFETY: an atomic whose default is 0.
+unsafe impl quarry_mm::frame::FreshZero for SlabWord {}
+
+impl SlabWord {
+    /// The state now. Without the lock of the list only `list` is to be relied on.
+    pub(super) fn state(&self) -> SlabState {
+        let word = self.0.load(Ordering::Relaxed);
+        SlabState {
+            list: ListId((word >> LIST_SHIFT) as u16),
+            inuse: word >> INUSE_SHIFT & MASK,
+            head: (word & MASK).checked_sub(1),
+        }
+    }
+
+    /// Changes the state, under the lock of the list; or begins it, where only the caller knows the
+    /// slab.
+    pub(super) fn set(&self, state: SlabState) {
+        let SlabState { list, inuse, head } = state;
+        debug_assert!(list.index() < ListId::END && inuse <= MAX_OBJECTS);
+        let head = head.map_or(0, |head| head + 1);
+        let word = u32::from(list.0) << LIST_SHIFT | inuse << INUSE_SHIFT | head;
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    /// No slab any more.
+    pub(super) fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_keeps_its_parts_apart() {
+        let word = SlabWord::default();
+        for list in [0, 1, 77, ListId::END as u16 - 1] {
+            for (inuse, head) in [(0, Some(0)), (255, Some(255)), (MAX_OBJECTS, None)] {
+                let state = SlabState { list: ListId(list), inuse, head };
+                word.set(state);
+                assert_eq!(word.state(), state);
+            }
+        }
+    }
+}

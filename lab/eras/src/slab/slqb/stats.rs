@@ -1,0 +1,49 @@
+//! The counts of a cache, summed over its lists.
+
+use super::cache::{POPS, PUSHES, SlqbCache};
+use quarry_mm::slab::SlabStats;
+use quarry_sys::percpu::Lists;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+impl<P: Lists> SlqbCache<'_, P> {
+    /// O(used slots + nodes). A snapshot: its parts are read one after the other.
+    pub(super) fn stats(&self) -> SlabStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = SlabStats::default();
+        let mut free = 0;
+        for list in self.tables.used_lists().map(|id| self.list(id)) {
+            stats.slabs_allocated += read(&list.slabs_allocated);
+            stats.slabs_freed += read(&list.slabs_freed);
+            stats.partial_slabs += u64::from(list.nr_partial());
+            stats.alloc_slow += read(&list.alloc_slow);
+            stats.free_slow += read(&list.free_slow);
+            stats.free_fast += read(&list.pushes);
+            stats.refills += read(&list.claims);
+            stats.list_lock += list.partial().stats();
+            free += list.free();
+        }
+        for slot in self.tables.used_slots() {
+            stats.alloc_fast += self.cell(slot, POPS);
+            stats.free_fast += self.cell(slot, PUSHES);
+        }
+        stats.parked_objects = self.parked();
+        stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);
+        stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
+        stats.active_objects = stats.total_objects.saturating_sub(free);
+        // Empty slabs are never kept.
+        stats.active_slabs = stats.total_slabs;
+        stats
+    }
+
+    /// Starts the counts of a new cache, whose number another one may have had before. Nobody uses
+    /// the number meanwhile.
+    pub(super) fn restart(&self) {
+        self.tables.used_lists().for_each(|id| self.list(id).restart());
+        for slot in self.tables.used_slots() {
+            for word in [POPS, PUSHES] {
+                let word = self.context.percpu.area().word(slot, self.array(), word);
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

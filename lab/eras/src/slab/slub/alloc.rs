@@ -1,0 +1,163 @@
+//! Where objects come from once the CPU's list is empty.
+//!
+//! In this order: what others have freed into the CPU's own slab; a slab of the CPU's partial list;
+//! slabs of the node's partial list, until half a CPU's list is full of them; a new slab.
+
+use super::cache::{SlubCache, guard_of};
+use super::cell::{GUARD, LIST};
+use super::cpu::count;
+use super::era::Era;
+use super::freelist::Freelist;
+use super::node::Node;
+use super::slow_path::SlowPath;
+use super::state::SlabWord;
+use quarry_mm::frame::{MigrateType, Order, Pfn};
+use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+/// Times the slow path looks at its CPU again after it has been moved to another one.
+const TRIES: u32 = 4;
+
+impl<P: Lists, E: Era> SlubCache<'_, P, E>
+where
+    E::Word: SlowPath<P, E>,
+{
+    /// Takes an object from wherever there is one. `None` where there is no memory.
+    pub(super) fn alloc_slow(&self) -> Option<Object> {
+        let mut misses = 0;
+        let mut slot = self.context.percpu.current();
+        let object = self.alloc_counting(&mut slot, &mut misses);
+        count(&self.cpu(slot).misses, misses);
+        object
+    }
+
+    fn alloc_counting(&self, slot: &mut SlotIndex, misses: &mut u64) -> Option<Object> {
+        for _ in 0..TRIES {
+            // SAFETY: cells of this policy are lists, and objects on them are linked.
+            if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
+                return Some(object);
+            }
+            *slot = self.context.percpu.current();
+            let (guard, Some(slab)) = self.guard(*slot) else { break };
+            if let Some(list) = self.refill(*slot, slab, misses) {
+                count(&self.cpu(*slot).alloc_slow, 1);
+                return self.fill(*slot, slab, list);
+            }
+            if self.store(*slot, GUARD, guard, 0) {
+                // The slab is ours now, and only we may unfreeze it.
+                count(&self.cpu(*slot).deactivations, 1);
+                if let Some(chain) = E::Word::deactivate(self, slab, misses) {
+                    count(&self.cpu(*slot).alloc_slow, 1);
+                    return self.activate(*slot, slab, self.taken(slab, chain), misses);
+                }
+                break;
+            }
+        }
+        count(&self.cpu(*slot).alloc_slow, 1);
+        let (slab, list) = self.acquire(*slot, misses)?;
+        self.activate(*slot, slab, list, misses)
+    }
+
+    /// Takes over what has been freed into the slab that a guard named.
+    fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
+        let chain = E::Word::refill(self, slab, misses)?;
+        count(&self.cpu(slot).refills, 1);
+        Some(self.taken(slab, chain))
+    }
+
+    /// Returns the first object and leaves the others in the slot's cell if that is still ours and
+    /// empty, else in their slab.
+    fn fill(&self, slot: SlotIndex, slab: Pfn, mut list: Freelist) -> Option<Object> {
+        let object = self.pop(&mut list);
+        if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
+            self.free_list(slab, list);
+        }
+        object
+    }
+
+    /// Makes a frozen slab of ours the slot's slab, and `list`, which came from it, its list.
+    fn activate(
+        &self,
+        slot: SlotIndex,
+        slab: Pfn,
+        mut list: Freelist,
+        misses: &mut u64,
+    ) -> Option<Object> {
+        if self.store(slot, GUARD, 0, guard_of(slab)) {
+            return self.fill(slot, slab, list);
+        }
+        // Another thread was faster on this slot, or we have been moved: the slab goes where slabs
+        // wait for a CPU.
+        let object = self.pop(&mut list);
+        if list.count > 0 {
+            self.free_list(slab, list);
+        }
+        E::Word::let_go(self, slab, misses);
+        object
+    }
+
+    /// A frozen slab that is ours, and objects from it.
+    fn acquire(&self, slot: SlotIndex, misses: &mut u64) -> Option<(Pfn, Freelist)> {
+        while let Some(slab) = self.pop_cpu_partial(slot) {
+            if let Some(chain) = E::Word::deactivate(self, slab, misses) {
+                return Some((slab, self.taken(slab, chain)));
+            }
+        }
+        let local = self.context.zones.node_of(slot);
+        let own = self.tables.node(self.cache.id(), local);
+        E::Word::take_partial(self, slot, own, 0, misses)
+            .or_else(|| self.take_remote(slot, own, self.min_partial(), misses))
+            .or_else(|| self.new_slab(slot))
+            .or_else(|| self.take_remote(slot, own, 0, misses))
+    }
+
+    /// Slabs of the other nodes that have more than `keep` on their lists.
+    fn take_remote(
+        &self,
+        slot: SlotIndex,
+        own: &Node,
+        keep: u32,
+        misses: &mut u64,
+    ) -> Option<(Pfn, Freelist)> {
+        self.nodes()
+            .filter(|node| !core::ptr::eq(*node, own))
+            .find_map(|node| E::Word::take_partial(self, slot, node, keep, misses))
+    }
+
+    fn pop_cpu_partial(&self, slot: SlotIndex) -> Option<Pfn> {
+        let cpu = self.cpu(slot);
+        cpu.first()?;
+        let held = self.tables.slot_lock(slot).try_lock()?;
+        cpu.pop(&held, self.links())
+    }
+
+    /// A slab from the page allocator.
+    fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
+        let (context, cache) = (self.context, self.cache);
+        let request = PageRequest {
+            order: cache.order(),
+            migratetype: MigrateType::Unmovable,
+            flags: AllocFlags::default(),
+            node: context.zones.node_of(slot),
+        };
+        let page = context.pages.alloc(slot, request)?;
+        let slab = page.pfn;
+        if self.tables.words.grow(context, slab).is_err() {
+            context.pages.free(slot, slab, cache.order());
+            return None;
+        }
+        if page.zeroed && cache.order() > Order::ZERO {
+            // Linking touches every page at once.
+            context.zones.populate(slab, cache.order().frames());
+        }
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        self.word(slab).start(self.tag(), cache.objects());
+        context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);
+        let objects = (0..cache.objects()).map(|number| self.object(slab, number));
+        // SAFETY: the slab is new: all its objects are free, and only we know them.
+        Some((slab, unsafe { Freelist::linked(objects) }))
+    }
+}

@@ -1,0 +1,214 @@
+//! One cache as an operation sees it: the context, the cache, the tables, and the ways between
+//! objects, slabs and nodes.
+
+use super::cell::GUARD;
+use super::cpu::CpuSlab;
+use super::era::Era;
+use super::freelist::{self, Freelist};
+use super::node::{Node, SlabChain, SlabLinks};
+use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use super::tables::Tables;
+use core::marker::PhantomData;
+use quarry_mm::frame::{Kind, NodeId, Pfn};
+use quarry_mm::slab::Cache;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::written_after_free;
+use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
+use quarry_sys::report::fatal;
+
+/// The guard of the slab at `slab`.
+#[inline(always)]
+pub(super) fn guard_of(slab: Pfn) -> u64 {
+    u64::from(slab.0) + 1
+}
+
+/// One cache of one policy, as version `E` of the kernel treats it.
+pub struct SlubCache<'a, P: Lists, E: Era> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) tables: &'a Tables<E::Word>,
+    pub(super) era: PhantomData<E>,
+}
+
+impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    /// The number by which words know the cache.
+    pub(super) fn tag(&self) -> u8 {
+        self.cache.id().kind().0
+    }
+
+    pub(super) fn word(&self, slab: Pfn) -> &'a E::Word {
+        self.tables.words.word(slab)
+    }
+
+    pub(super) fn state(&self, slab: Pfn) -> SlabState {
+        self.word(slab).state(self.cache.objects())
+    }
+
+    /// True if the slabs that a free finds full wait on the CPU's partial list.
+    pub(super) fn parks(&self) -> bool {
+        E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
+    }
+
+    /// Slabs that a node wants on its list.
+    pub(super) fn min_partial(&self) -> u32 {
+        E::min_partial(self.cache.stride())
+    }
+
+    /// Returns whether a node keeps one more slab although it is empty.
+    pub(super) fn keeps_empty(&self, node: &Node) -> bool {
+        E::keeps_empty(node.nr_partial(), self.min_partial())
+    }
+
+    pub(super) fn cpu(&self, slot: SlotIndex) -> &'a CpuSlab {
+        self.tables.cpu(self.cache.id(), slot)
+    }
+
+    pub(super) fn links(&self) -> SlabLinks<'a> {
+        SlabLinks {
+            frames: self.context.zones.frames(),
+            previous: self.tables.words.second_links(),
+        }
+    }
+
+    /// The nodes of the stack.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, E> {
+        self.tables.nodes(self.cache.id())
+    }
+
+    /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
+    /// been given back meanwhile, even to the window: then any node will do.
+    pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
+        let pageblocks = self.context.zones.memory().pageblocks();
+        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
+    }
+
+    /// The node that a slab's memory belongs to.
+    pub(super) fn node_of(&self, slab: Pfn) -> &'a Node {
+        self.tables.node(self.cache.id(), self.node_id_of(slab))
+    }
+
+    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator.
+    /// Each goes by itself, as in the kernel (`discard_slab`), and costs the zone a section.
+    pub(super) fn discard(&self, slab: Pfn) {
+        let (context, order) = (self.context, self.cache.order());
+        self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
+        self.word(slab).end();
+        context.zones.frames().set_kind(slab, order.frames(), Kind::NONE);
+        context.pages.free(context.percpu.current(), slab, order);
+    }
+
+    /// [`discard`](Self::discard), of several slabs.
+    pub(super) fn discard_chain(&self, mut chain: SlabChain) {
+        while let Some(slab) = chain.pop(self.links()) {
+            self.discard(slab);
+        }
+    }
+
+    /// The slab that an object lies in.
+    pub(super) fn slab_of(&self, object: Object) -> Pfn {
+        self.context.slab_of(self.cache, object)
+    }
+
+    /// Object `number` of a slab.
+    pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
+        debug_assert!(number < self.cache.objects());
+        let address = self.context.zones.arena().address(slab);
+        // SAFETY: `slab` is a slab of this cache, and packed words hold numbers of its objects.
+        unsafe { self.cache.object_at(address, number) }
+    }
+
+    /// The number of an object of a slab; aborts where none starts there.
+    pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
+        let address = self.context.zones.arena().address(slab);
+        let offset = object.as_ptr() as usize - address.as_ptr() as usize;
+        self.cache.object_number(offset).unwrap_or_else(|| {
+            fatal(format_args!(
+                "free({object:p}): pointer into the middle of an object of {} bytes",
+                self.cache.stride()
+            ))
+        })
+    }
+
+    /// The objects that were taken from a slab.
+    pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
+        Freelist::taken(chain, |number| self.object(slab, number))
+    }
+
+    /// The objects of a list, in order. They may be relinked while they are walked only behind the
+    /// walk. Aborts where a link leads to no object of the cache: the program has written to the
+    /// object that holds it, which is free.
+    pub(super) fn walk(&self, list: Freelist) -> impl Iterator<Item = Object> + use<'_, P, E> {
+        let (mut next, mut left) = (list.head, list.count);
+        core::iter::from_fn(move || {
+            let object = next?;
+            left = left.saturating_sub(1);
+            next = (left > 0).then(|| self.linked(object));
+            Some(object)
+        })
+    }
+
+    /// Takes the first object of a list; aborts as [`walk`](Self::walk).
+    pub(super) fn pop(&self, list: &mut Freelist) -> Option<Object> {
+        let first = list.head?;
+        list.count -= 1;
+        list.head = (list.count > 0).then(|| self.linked(first));
+        Some(first)
+    }
+
+    /// The object behind one that is free and ours, and not the last.
+    fn linked(&self, object: Object) -> Object {
+        // SAFETY: the object is free and ours.
+        let link = unsafe { freelist::next(object) };
+        match link.filter(|link| self.is_object(*link)) {
+            Some(link) => link,
+            None => written_after_free(self.cache, object),
+        }
+    }
+
+    /// Returns whether an object of this cache starts there.
+    fn is_object(&self, address: Object) -> bool {
+        let zones = self.context.zones;
+        let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
+        let slab = pfn.align_down(self.cache.order());
+        let offset = address.as_ptr() as usize - zones.arena().address(slab).as_ptr() as usize;
+        zones.frames().kind(pfn) == self.cache.id().kind()
+            && self.cache.object_number(offset).is_some()
+    }
+
+    /// The chain that starts with `head`, for the packed word.
+    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedChain {
+        FreedChain { first: self.number(slab, head), count }
+    }
+
+    /// Links the last object of a chain to object `next` of its slab.
+    ///
+    /// # Safety
+    /// `tail` is free and the caller's.
+    pub(super) unsafe fn link(&self, slab: Pfn, tail: Object, next: Option<u32>) {
+        let next = next.map(|number| self.object(slab, number));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { freelist::set_next(tail, next) };
+    }
+
+    /// The guard of a slot's cell, and the slab that it names.
+    pub(super) fn guard(&self, slot: SlotIndex) -> (u64, Option<Pfn>) {
+        let guard = self.cell(slot, GUARD);
+        let slab = guard.checked_sub(1).and_then(|pfn| u32::try_from(pfn).ok()).map(Pfn);
+        (guard, slab)
+    }
+
+    /// A word of a slot's cell.
+    pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
+        self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
+    }
+
+    /// Stores into a word of a slot's cell if it holds `expected` and we run on that slot.
+    pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
+        self.context.percpu.compare_store(slot, self.array(), word, expected, new)
+    }
+}

@@ -1,0 +1,118 @@
+//! A cache's part of a CPU beside the cell of the slot: a short list of partial slabs, and
+//! counters.
+//!
+//! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
+//! (see the state table in `slub`); its `partial` list is this. The kernel turns interrupts off to
+//! change that list; here every slot has a lock that is only ever *tried*: who does not get it
+//! (another thread was moved away in the middle) uses the node's list instead. It is no
+//! [`List`](quarry_mm::frame::List): it is a stack, and the second link of a slab counts objects.
+//!
+//! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
+//! objects that were free in them when each was put there (more may have come back since).
+
+use super::node::{SlabChain, SlabLinks};
+use quarry_mm::frame::{FreshZero, Link, Links, Pfn};
+use quarry_sys::local;
+use quarry_sys::lock::{Guard, LockStats};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// One cache's part of one slot.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(super) struct CpuSlab {
+    head: AtomicU32,
+    slabs: AtomicU32,
+    objects: AtomicU32,
+    pub(super) alloc_slow: AtomicU64,
+    pub(super) free_slow: AtomicU64,
+    /// Times a CPU took over what others had freed into its slab.
+    pub(super) refills: AtomicU64,
+    /// Times a CPU let go of a slab that was used up.
+    pub(super) deactivations: AtomicU64,
+    /// Compare-and-swaps of packed words that another thread was faster at, or lock bits of slabs
+    /// that were found held.
+    pub(super) misses: AtomicU64,
+    /// Lock bits of slabs taken.
+    pub(super) slab_locks: AtomicU64,
+}
+
+// SAFETY: made of atomics whose default is 0.
+unsafe impl FreshZero for CpuSlab {}
+
+/// Counts for the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).
+#[inline(always)]
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    if by > 0 {
+        local::add(counter, by);
+    }
+}
+
+impl CpuSlab {
+    /// Forgets the counts of an earlier cache of the same number. No thread uses it yet.
+    pub(super) fn restart(&self) {
+        let counts = [&self.alloc_slow, &self.free_slow, &self.refills, &self.deactivations];
+        for count in counts.into_iter().chain([&self.misses, &self.slab_locks]) {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts of lock bits of slabs.
+    pub(super) fn slab_lock_stats(&self) -> LockStats {
+        LockStats {
+            acquisitions: self.slab_locks.load(Ordering::Relaxed),
+            contentions: self.misses.load(Ordering::Relaxed),
+            ..LockStats::default()
+        }
+    }
+
+    fn head(&self) -> Link<Pfn> {
+        Link::from_word(self.head.load(Ordering::Relaxed))
+    }
+
+    /// The first slab of the list.
+    pub(super) fn first(&self) -> Option<Pfn> {
+        self.head().get()
+    }
+
+    /// Slabs on the list.
+    pub(super) fn slabs(&self) -> u32 {
+        self.slabs.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, head: Link<Pfn>, slabs: u32, objects: u32) {
+        self.head.store(head.word(), Ordering::Relaxed);
+        self.slabs.store(slabs, Ordering::Relaxed);
+        self.objects.store(objects, Ordering::Relaxed);
+    }
+
+    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which is
+    /// free here, remembers the objects of the list from it on.
+    pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
+        let objects = self.objects.load(Ordering::Relaxed) + free;
+        links.set_next(slab, self.head());
+        links.second(slab).store(objects, Ordering::Relaxed);
+        self.set(Link::to(slab), self.slabs() + 1, objects);
+    }
+
+    /// Takes the first slab; it stays frozen and is the caller's.
+    pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>) -> Option<Pfn> {
+        let slab = self.first()?;
+        let next = links.next(slab);
+        let objects = next.get().map_or(0, |next| links.second(next).load(Ordering::Relaxed));
+        self.set(next, self.slabs() - 1, objects);
+        Some(slab)
+    }
+
+    /// Takes all slabs if the list holds more than `limit` objects.
+    pub(super) fn take_above(&self, _held: &Guard<'_, ()>, limit: u32) -> Option<SlabChain> {
+        let above = self.objects.load(Ordering::Relaxed) > limit;
+        above.then(|| self.take_all(_held))
+    }
+
+    /// Takes all slabs.
+    pub(super) fn take_all(&self, _held: &Guard<'_, ()>) -> SlabChain {
+        let head = self.head();
+        self.set(Link::NONE, 0, 0);
+        SlabChain { head }
+    }
+}

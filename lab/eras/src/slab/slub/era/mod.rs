@@ -1,0 +1,40 @@
+//! The differences between the kernel's versions of SLUB, one file each.
+
+mod v2_6_29;
+mod v3_0;
+mod v3_1;
+mod v4_9;
+
+use super::state::SlabWord;
+use quarry_mm::frame::Order;
+
+pub(super) use v2_6_29::V2_6_29;
+pub(super) use v3_0::V3_0;
+pub(super) use v3_1::V3_1;
+pub(super) use v4_9::V4_9;
+
+/// One version's own ways. A version is a type without values.
+pub trait Era: Send + Sync + 'static {
+    /// The policy's name.
+    const NAME: &'static str;
+
+    /// The record of a slab, by which its slow path goes: a word with a lock bit, or a packed word
+    /// that changes by compare-and-swap.
+    type Word: SlabWord + Sync;
+
+    /// Bytes of the largest request that `kmalloc` serves from a cache.
+    const LARGEST_KMALLOC: usize;
+
+    /// True if CPUs keep lists of partly free slabs (`CONFIG_SLUB_CPU_PARTIAL`).
+    const CPU_PARTIAL: bool = false;
+
+    /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs.
+    fn slab_order(stride: usize, cpus: u32) -> Order;
+
+    /// Partly free slabs that a node wants to have on its list.
+    fn min_partial(stride: usize) -> u32;
+
+    /// Returns whether a node with `on_list` slabs on its list, of `min_partial` that it wants,
+    /// keeps one more although that is empty.
+    fn keeps_empty(on_list: u32, min_partial: u32) -> bool;
+}

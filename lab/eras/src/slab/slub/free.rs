@@ -1,0 +1,163 @@
+//! Where objects go that do not belong to the CPU's own slab, and slabs that a CPU lets go of.
+
+use super::cache::{SlubCache, guard_of};
+use super::cpu::count;
+use super::era::Era;
+use super::freelist::{self, Freelist};
+use super::node::{Node, SlabChain};
+use super::slow_path::SlowPath;
+use quarry_mm::frame::{Links, Pfn};
+use quarry_mm::slab::MAX_BATCH;
+use quarry_mm::slab::not_in_use;
+use quarry_sys::percpu::{Lists, Object, Push};
+
+impl<P: Lists, E: Era> SlubCache<'_, P, E>
+where
+    E::Word: SlowPath<P, E>,
+{
+    /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
+    ///
+    /// # Safety
+    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// up.
+    pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, objects: u32) {
+        let mut misses = 0;
+        // SAFETY: the caller's promise is passed on.
+        unsafe { E::Word::free_chain(self, slab, (head, tail, objects), &mut misses) };
+        self.count_misses(misses);
+    }
+
+    fn count_misses(&self, misses: u64) {
+        count(&self.cpu(self.context.percpu.current()).misses, misses);
+    }
+
+    /// Gives a list that was taken from a slab back to it.
+    pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
+        if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
+            // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
+            unsafe { self.free_chain(slab, head, tail, list.count) };
+        }
+    }
+
+    /// Gives a list of objects of any slabs back: what a CPU's list held.
+    pub(super) fn free_mixed(&self, list: Freelist) {
+        let mut chain: Option<(Pfn, Object, Object, u32)> = None;
+        for object in self.walk(list) {
+            let slab = self.slab_of(object);
+            chain = match chain {
+                Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
+                other => {
+                    if let Some((of, head, tail, count)) = other {
+                        // SAFETY: the list is ours, its objects count as in use; these lie in `of`
+                        // and are linked in this order.
+                        unsafe { self.free_chain(of, head, tail, count) };
+                    }
+                    Some((slab, object, object, 1))
+                }
+            };
+        }
+        if let Some((of, head, tail, count)) = chain {
+            // SAFETY: as above.
+            unsafe { self.free_chain(of, head, tail, count) };
+        }
+    }
+
+    /// Gives objects back: those of the CPU's slab to its list, of the others those of one slab in
+    /// one step.
+    ///
+    /// # Safety
+    /// As [`SlabPolicy::free_bulk`](quarry_mm::slab::SlabPolicy::free_bulk).
+    pub(super) unsafe fn free_bulk(&self, objects: &[Object]) {
+        for piece in objects.chunks(MAX_BATCH) {
+            let mut left = u64::MAX >> (64 - piece.len());
+            while left != 0 {
+                let slab = self.slab_of(piece[left.trailing_zeros() as usize]);
+                let own = self.guard(self.context.percpu.current()).1 == Some(slab);
+                let mut chain: Option<(Object, Object, u32)> = None;
+                for (index, &object) in piece.iter().enumerate() {
+                    if left >> index & 1 == 0 || self.slab_of(object) != slab {
+                        continue;
+                    }
+                    left &= !(1 << index);
+                    if own && self.push_to_cpu(slab, object) {
+                        continue;
+                    }
+                    if let Some((_, tail, _)) = chain {
+                        // SAFETY: the caller gives both objects up.
+                        unsafe { freelist::set_next(tail, Some(object)) };
+                    }
+                    chain =
+                        Some(chain.map_or((object, object, 1), |(head, _, count)| {
+                            (head, object, count + 1)
+                        }));
+                }
+                if let Some((head, tail, count)) = chain {
+                    self.count_free_slow(count);
+                    // SAFETY: the caller's promise; just linked, all in `slab`.
+                    unsafe { self.free_chain(slab, head, tail, count) };
+                }
+            }
+        }
+    }
+
+    /// Puts an object that is being freed onto the CPU's list, if `slab` is still the CPU's.
+    fn push_to_cpu(&self, slab: Pfn, object: Object) -> bool {
+        // SAFETY: cells of this policy are lists; the object is being freed.
+        match unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) } {
+            Push::Stored => true,
+            Push::Refused => false,
+            Push::Duplicate => not_in_use(self.cache, object),
+        }
+    }
+
+    /// Counts objects that were freed past the CPU's list.
+    pub(super) fn count_free_slow(&self, objects: u32) {
+        let slot = self.context.percpu.current();
+        count(&self.cpu(slot).free_slow, u64::from(objects));
+    }
+
+    /// Hands frozen slabs of ours to their nodes.
+    fn unfreeze(&self, chain: SlabChain) {
+        let mut misses = 0;
+        E::Word::unfreeze_chain(self, chain, &mut misses);
+        self.count_misses(misses);
+    }
+
+    /// Takes everything from slots and returns what is empty.
+    pub(super) fn shrink(&self) {
+        self.context.percpu.drain_lists(self.array(), &mut |guard, head, nr| {
+            self.free_mixed(Freelist { head, count: nr as u32 });
+            if guard != 0 {
+                self.unfreeze(SlabChain::of(self.links(), Pfn((guard - 1) as u32)));
+            }
+        });
+        for slot in self.tables.used_slots() {
+            if self.cpu(slot).first().is_none() {
+                continue;
+            }
+            let held = self.tables.slot_lock(slot).lock();
+            let chain = self.cpu(slot).take_all(&held);
+            drop(held);
+            self.unfreeze(chain);
+        }
+        for node in self.nodes() {
+            let empty = self.take_empty(node);
+            self.discard_chain(empty);
+        }
+    }
+
+    fn take_empty(&self, node: &Node) -> SlabChain {
+        let links = self.links();
+        let mut list = node.list.lock();
+        let mut empty = SlabChain::default();
+        let mut next = list.first();
+        while let Some(slab) = next {
+            next = links.next(slab).get();
+            if self.state(slab).inuse == 0 {
+                node.remove(&mut list, links, slab);
+                empty.push(links, slab);
+            }
+        }
+        empty
+    }
+}

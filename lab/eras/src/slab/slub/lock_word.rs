@@ -1,0 +1,270 @@
+//! The word of a slab with a lock bit: its state changes while the bit is held (Linux 2.6.22 to
+//! 3.0: `slab_lock`, the bit `PG_locked` of `struct page`).
+//!
+//! ```text
+//! {unused : 3 | slept for : 1 | locked : 1 | frozen : 1 | inuse : 13 | head + 1 : 13}
+//! ```
+//!
+//! Half as wide as the packed word that compare-and-swap needs: the number of objects follows from
+//! the cache, and which cache it is from the frame table, which nobody changes for a slab whose bit
+//! another thread holds. What any thread may do to a slab while it holds the bit:
+//!
+//! | state | put objects | take all free objects | change the state |
+//! |---|---|---|---|
+//! | frozen | anybody | anybody | owner: unfreeze |
+//! | some free, on its node's list | anybody | who takes it off the list | list lock: freeze |
+//! | none in use, not frozen | - | - | whoever freed the last: off the list, given back |
+//! | none free, on no list | anybody, who puts it onto the list | - | - |
+//!
+//! A thread that holds the bit may wait for the list lock; one that holds the list lock only tries
+//! for the bit (`get_partial_node`). A waiter spins, then sleeps on a futex, as it does for other
+//! locks here: a program cannot turn preemption off.
+
+use super::state::{SlabState, SlabWord};
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex, relax, task};
+
+const FIELD_BITS: u32 = 13;
+const FIELD: u32 = (1 << FIELD_BITS) - 1;
+const INUSE_SHIFT: u32 = FIELD_BITS;
+const FROZEN: u32 = 1 << (2 * FIELD_BITS);
+const LOCKED: u32 = FROZEN << 1;
+const SLEPT_FOR: u32 = LOCKED << 1;
+/// The bits of the state.
+const STATE: u32 = LOCKED - 1;
+
+/// Rounds of spinning before a waiter sleeps, as of other locks (`quarry_sys::lock`).
+const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
+
+/// The word; all zero where there is no slab.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct LockWord(AtomicU32);
+
+// SAFETY: an atomic whose default is 0.
+unsafe impl quarry_mm::frame::FreshZero for LockWord {}
+
+/// The bit is held; dropping this releases it, and makes the state known.
+pub(super) struct HeldSlab<'a> {
+    word: &'a LockWord,
+    bits: u32,
+    holder: Option<&'a Holder>,
+}
+
+/// The task that holds the lock bit of a slab, as far as one CPU knows: a word has no room for its
+/// owner. Of two tasks that take bits on one CPU at a time, the later one is known.
+#[derive(Default)]
+#[repr(transparent)]
+pub(super) struct Holder(AtomicUsize);
+
+// SAFETY: an atomic whose default is 0.
+unsafe impl quarry_mm::frame::FreshZero for Holder {}
+
+impl Holder {
+    /// Returns whether the running task is known to hold a bit: then it has interrupted itself.
+    pub(super) fn is_us(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == task::current()
+    }
+}
+
+fn pack(state: SlabState) -> u32 {
+    let head = state.head.map_or(0, |head| head + 1);
+    let frozen = if state.frozen { FROZEN } else { 0 };
+    frozen | state.inuse << INUSE_SHIFT | head
+}
+
+fn unpack(bits: u32, objects: u32) -> SlabState {
+    SlabState {
+        head: (bits & FIELD).checked_sub(1),
+        inuse: bits >> INUSE_SHIFT & FIELD,
+        objects,
+        frozen: bits & FROZEN != 0,
+    }
+}
+
+impl LockWord {
+    /// Takes the bit, and waits for it if need be.
+    pub(super) fn lock(&self) -> HeldSlab<'_> {
+        self.try_lock().unwrap_or_else(|| self.wait().0)
+    }
+
+    /// Takes the bit if it is free. Never waits.
+    pub(super) fn try_lock(&self) -> Option<HeldSlab<'_>> {
+        self.take(0)
+    }
+
+    /// Takes the bit if it is free, and leaves `mark` beside it.
+    fn take(&self, mark: u32) -> Option<HeldSlab<'_>> {
+        let old = self.0.load(Ordering::Relaxed);
+        let new = old | LOCKED | mark;
+        let is_free = old & LOCKED == 0;
+        let taken = is_free
+            && self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Only then: dropping it releases the bit.
+        taken.then(|| HeldSlab { word: self, bits: old & STATE, holder: None })
+    }
+
+    /// Waits for the bit, and takes it. Returns how long that took, too, in nanoseconds: whoever
+    /// waits reads the clock twice, as at other locks.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wait(&self) -> (HeldSlab<'_>, u64) {
+        let since_ns = monotonic_ns();
+        let held = self.spin().unwrap_or_else(|| self.sleep());
+        (held, monotonic_ns().saturating_sub(since_ns))
+    }
+
+    fn spin(&self) -> Option<HeldSlab<'_>> {
+        for _ in 0..SPIN_ROUNDS {
+            let held = self.take(0);
+            if held.is_some() {
+                return held;
+            }
+            relax();
+        }
+        None
+    }
+
+    fn sleep(&self) -> HeldSlab<'_> {
+        loop {
+            // Others may sleep as well: whoever takes the bit from here on wakes the next one.
+            if let Some(held) = self.take(SLEPT_FOR) {
+                return held;
+            }
+            let old = self.0.load(Ordering::Relaxed);
+            let marked = old | SLEPT_FOR;
+            let is_marked = old == marked
+                || self
+                    .0
+                    .compare_exchange(old, marked, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if old & LOCKED != 0 && is_marked {
+                futex::wait(&self.0, marked);
+            }
+        }
+    }
+}
+
+impl<'a> HeldSlab<'a> {
+    /// Notes the running task as who holds a bit, until it is released.
+    pub(super) fn noted_in(mut self, holder: &'a Holder) -> Self {
+        holder.0.store(task::current(), Ordering::Relaxed);
+        self.holder = Some(holder);
+        self
+    }
+
+    /// The state, which nobody else changes.
+    pub(super) fn state(&self, objects: u32) -> SlabState {
+        unpack(self.bits, objects)
+    }
+
+    /// Sets the state that others see from the release on.
+    pub(super) fn set(&mut self, state: SlabState) {
+        self.bits = pack(state);
+    }
+}
+
+impl Drop for HeldSlab<'_> {
+    fn drop(&mut self) {
+        if let Some(holder) = self.holder.filter(|holder| holder.is_us()) {
+            holder.0.store(0, Ordering::Relaxed);
+        }
+        if task::is_alone() {
+            // No other thread can have come meanwhile, so none sleeps.
+            self.word.0.store(self.bits, Ordering::Relaxed);
+        } else if self.word.0.swap(self.bits, Ordering::Release) & SLEPT_FOR != 0 {
+            futex::wake_one(&self.word.0);
+        }
+    }
+}
+
+impl SlabWord for LockWord {
+    const HAS_LOCK: bool = true;
+    const MAX_OBJECTS: u32 = FIELD - 1;
+
+    fn state(&self, objects: u32) -> SlabState {
+        unpack(self.0.load(Ordering::Acquire), objects)
+    }
+
+    fn agrees(&self, _cache: u8) -> bool {
+        true
+    }
+
+    /// Under the bit: a thread that looks for a slab which was here before may hold it.
+    fn start(&self, _cache: u8, objects: u32) {
+        self.lock().set(SlabState::taken(objects));
+    }
+
+    fn end(&self) {
+        self.lock().bits = 0;
+    }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_has_one_holder() {
+        let word = LockWord::default();
+        word.start(1, 5);
+        let mut held = word.try_lock().expect("the bit is free");
+        assert!(word.try_lock().is_none());
+        assert!(word.try_lock().is_none(), "trying in vain releases nothing");
+        let state = held.state(5);
+        assert_eq!(state, SlabState::taken(5));
+        held.set(state.with_frozen(false));
+        assert_eq!(word.state(5), state, "nobody sees a change before the release");
+        drop(held);
+        assert_eq!(word.state(5), state.with_frozen(false));
+        assert!(word.try_lock().is_some());
+        word.end();
+        assert_eq!(word.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_holder_is_known_until_the_release() {
+        let (word, other, holder) = (LockWord::default(), LockWord::default(), Holder::default());
+        assert!(!holder.is_us());
+        let held = word.lock().noted_in(&holder);
+        assert!(holder.is_us());
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                assert!(!holder.is_us());
+                drop(other.lock().noted_in(&holder));
+            });
+            elsewhere.join().expect("another task");
+        });
+        assert!(!holder.is_us(), "another task took a bit on this CPU meanwhile");
+        drop(held);
+        drop(word.lock().noted_in(&holder));
+        assert!(!holder.is_us());
+    }
+
+    #[test]
+    fn a_wait_counts_until_the_release() {
+        let word = LockWord::default();
+        std::thread::scope(|scope| {
+            let held = word.lock();
+            let waiter = scope.spawn(|| word.wait().1);
+            while word.0.load(Ordering::Relaxed) & SLEPT_FOR == 0 {
+                std::thread::yield_now();
+            }
+            let from = monotonic_ns();
+            while monotonic_ns() < from + 1_000 {}
+            drop(held);
+            let waited_ns = waiter.join().expect("the waiter gets the bit");
+            assert!(waited_ns >= 1_000, "it slept at least so long: {waited_ns}");
+        });
+    }
+
+    #[test]
+    fn a_full_slab_of_the_most_objects_fits() {
+        let most = LockWord::MAX_OBJECTS;
+        let freed = super::super::state::FreedChain { first: most - 1, count: 1 };
+        for state in [SlabState::taken(most), SlabState::taken(most).with_freed(freed)] {
+            assert_eq!(unpack(pack(state), most), state);
+            assert_eq!(pack(state) & !STATE, 0);
+        }
+    }
+}

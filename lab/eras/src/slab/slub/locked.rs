@@ -1,0 +1,152 @@
+//! The slow paths of Linux 2.6.29 to 3.0, which hold a lock bit of the slab. The node's list lock
+//! is taken inside it, and only where a slab comes onto the list or leaves it; who looks for a slab
+//! on the list passes over those whose bit is held.
+
+use super::cache::SlubCache;
+use super::cpu::count;
+use super::era::Era;
+use super::freelist::Freelist;
+use super::lock_word::{HeldSlab, LockWord};
+use super::node::{Node, SlabChain};
+use super::slow_path::SlowPath;
+use super::state::TakenChain;
+use quarry_mm::frame::{Links, Pfn};
+use quarry_mm::slab::not_in_use;
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
+use quarry_sys::report::entered_again;
+
+impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+        let mut held = lock(of, slab, misses);
+        // It may have been given back since the guard was read, and be another cache's by now.
+        let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
+        let state = held.state(of.cache.objects());
+        if !is_own || !state.frozen {
+            return None;
+        }
+        held.set(state.with_all_taken());
+        state.chain()
+    }
+
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+        let mut held = lock(of, slab, misses);
+        let state = held.state(of.cache.objects());
+        held.set(state.with_all_taken().with_frozen(state.head.is_some()));
+        state.chain()
+    }
+
+    fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) {
+        unfreeze_one(of, slab, misses);
+    }
+
+    fn take_partial(
+        of: &SlubCache<'_, P, E>,
+        slot: SlotIndex,
+        node: &Node,
+        keep: u32,
+        misses: &mut u64,
+    ) -> Option<(Pfn, Freelist)> {
+        let links = of.links();
+        if node.nr_partial() <= keep {
+            return None;
+        }
+        let mut list = node.list.lock();
+        let mut next = list.first();
+        while let Some(slab) = next {
+            next = links.next(slab).get();
+            let Some(mut held) = of.word(slab).try_lock() else {
+                *misses += 1;
+                continue;
+            };
+            count(&of.cpu(slot).slab_locks, 1);
+            held = held.noted_in(of.tables.holder(slot));
+            node.remove(&mut list, links, slab);
+            drop(list);
+            let state = held.state(of.cache.objects());
+            held.set(state.with_all_taken().with_frozen(true));
+            let chain = state.chain().expect("slabs on a node's list have free objects");
+            return Some((slab, of.taken(slab, chain)));
+        }
+        None
+    }
+
+    unsafe fn free_chain(
+        of: &SlubCache<'_, P, E>,
+        slab: Pfn,
+        (head, tail, count): (Object, Object, u32),
+        misses: &mut u64,
+    ) {
+        let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
+        let mut held = lock(of, slab, misses);
+        let old = held.state(of.cache.objects());
+        let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
+        if !is_own || old.contradicts(chain) {
+            drop(held);
+            not_in_use(of.cache, head);
+        }
+        // SAFETY: the object is being freed and not used (the caller's promise).
+        unsafe { of.link(slab, tail, old.head) };
+        let new = old.with_freed(chain);
+        held.set(new);
+        if new.frozen {
+            return;
+        }
+        let was_full = old.head.is_none();
+        if new.inuse == 0 {
+            if !was_full {
+                node.remove(&mut node.list.lock(), of.links(), slab);
+            }
+            drop(held);
+            of.discard(slab);
+        } else if was_full {
+            node.push_back(&mut node.list.lock(), of.links(), slab);
+        }
+    }
+
+    fn unfreeze_chain(of: &SlubCache<'_, P, E>, mut chain: SlabChain, misses: &mut u64) {
+        while let Some(slab) = chain.pop(of.links()) {
+            unfreeze_one(of, slab, misses);
+        }
+    }
+}
+
+/// Takes the lock bit of a slab. A task that would wait for itself (a signal handler that allocates
+/// while it interrupts this slow path) ends the process with a line, as other locks do.
+fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
+    of: &SlubCache<'a, P, E>,
+    slab: Pfn,
+    misses: &mut u64,
+) -> HeldSlab<'a> {
+    let slot = of.context.percpu.current();
+    count(&of.cpu(slot).slab_locks, 1);
+    let word = of.word(slab);
+    let held = word.try_lock().unwrap_or_else(|| {
+        *misses += 1;
+        if of.tables.used_slots().any(|slot| of.tables.holder(slot).is_us()) {
+            entered_again();
+        }
+        let (held, waited_ns) = word.wait();
+        of.node_of(slab).lock_bit_wait_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        held
+    });
+    held.noted_in(of.tables.holder(slot))
+}
+
+/// Hands a frozen slab of ours to its node (`unfreeze_slab`, Linux 2.6.29).
+fn unfreeze_one<P: Lists, E: Era<Word = LockWord>>(
+    of: &SlubCache<'_, P, E>,
+    slab: Pfn,
+    misses: &mut u64,
+) {
+    let node = of.node_of(slab);
+    let mut held = lock(of, slab, misses);
+    let state = held.state(of.cache.objects()).with_frozen(false);
+    held.set(state);
+    if state.inuse == 0 && !of.keeps_empty(node) {
+        drop(held);
+        of.discard(slab);
+    } else if state.head.is_some() {
+        node.push_back(&mut node.list.lock(), of.links(), slab);
+    }
+}

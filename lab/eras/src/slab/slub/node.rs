@@ -1,0 +1,152 @@
+//! A cache's part of a NUMA node: slabs that have both objects in use and free ones, under the
+//! list lock, and how many slabs there are.
+//!
+//! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
+//! no other slab of the node is like that.
+
+use quarry_mm::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A list of slabs, linked by the frame table's link word and an array of second links.
+pub(super) type PartialList = List<Pfn>;
+
+/// Where the links of slabs are.
+#[derive(Clone, Copy)]
+pub(super) struct SlabLinks<'a> {
+    pub(super) frames: &'a FrameTable,
+    pub(super) previous: &'a GrowingArray<AtomicU32, DOWN>,
+}
+
+impl SlabLinks<'_> {
+    /// The second link of a slab.
+    pub(super) fn second(&self, slab: Pfn) -> &AtomicU32 {
+        self.previous.at(slab.index())
+    }
+}
+
+impl Links for SlabLinks<'_> {
+    type Member = Pfn;
+
+    fn next(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.frames.link(slab))
+    }
+
+    fn set_next(&self, slab: Pfn, next: Link<Pfn>) {
+        self.frames.set_link(slab, next.word());
+    }
+
+    /// The slab in front of `slab`, on a node's list.
+    fn previous(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.second(slab).load(Ordering::Relaxed))
+    }
+
+    fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
+        self.second(slab).store(previous.word(), Ordering::Relaxed);
+    }
+}
+
+/// One cache's part of one node.
+#[repr(C, align(64))]
+pub struct Node {
+    pub(super) list: CountedLock<PartialList>,
+    /// Slabs on the list; written under its lock, read by those who would take it for nothing.
+    nr_partial: AtomicU32,
+    /// Slabs taken from the page allocator, and given back.
+    pub(super) slabs_allocated: AtomicU64,
+    pub(super) slabs_freed: AtomicU64,
+    /// Sum of the times that threads waited for lock bits of its slabs, in nanoseconds.
+    pub(super) lock_bit_wait_ns: AtomicU64,
+    /// True for the numbers of caches that there are, or were.
+    taken_up: AtomicBool,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            list: CountedLock::new(PartialList::default()),
+            nr_partial: AtomicU32::new(0),
+            slabs_allocated: AtomicU64::new(0),
+            slabs_freed: AtomicU64::new(0),
+            lock_bit_wait_ns: AtomicU64::new(0),
+            taken_up: AtomicBool::new(false),
+        }
+    }
+}
+
+// SAFETY: a free lock around an empty list and counters of 0 are all zero bytes.
+unsafe impl FreshZero for Node {}
+
+impl Node {
+    /// Starts for a new cache; returns whether there was an earlier one of the same number, whose
+    /// slabs are forgotten. No thread uses the cache yet.
+    pub(super) fn take_up(&self) -> bool {
+        self.slabs_allocated.store(0, Ordering::Relaxed);
+        self.slabs_freed.store(0, Ordering::Relaxed);
+        self.lock_bit_wait_ns.store(0, Ordering::Relaxed);
+        self.taken_up.swap(true, Ordering::Relaxed)
+    }
+
+    /// The time that threads waited for lock bits of its slabs, and no other count.
+    pub(super) fn lock_bit_waits(&self) -> LockStats {
+        let wait_ns = self.lock_bit_wait_ns.load(Ordering::Relaxed);
+        LockStats { wait_ns, ..LockStats::default() }
+    }
+
+    /// Visits the list lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.list);
+    }
+
+    /// Slabs on the list.
+    pub(super) fn nr_partial(&self) -> u32 {
+        self.nr_partial.load(Ordering::Relaxed)
+    }
+
+    /// Adds a slab at the end: those in front have been here longer and are emptier by now.
+    pub(super) fn push_back(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
+        list.push_back(&links, slab);
+        self.nr_partial.store(self.nr_partial() + 1, Ordering::Relaxed);
+    }
+
+    /// Takes a slab off.
+    pub(super) fn remove(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
+        list.remove(&links, slab);
+        self.nr_partial.store(self.nr_partial() - 1, Ordering::Relaxed);
+    }
+
+    /// Takes the first slab off.
+    pub(super) fn pop_front(&self, list: &mut PartialList, links: SlabLinks<'_>) -> Option<Pfn> {
+        let first = list.first()?;
+        self.remove(list, links, first);
+        Some(first)
+    }
+}
+
+/// Slabs chained by their first link alone, on their way from one place to another; no list, for
+/// nothing is ever taken out of the middle.
+#[derive(Default)]
+pub struct SlabChain {
+    pub(super) head: Link<Pfn>,
+}
+
+impl SlabChain {
+    /// A chain of one slab.
+    pub(super) fn of(links: SlabLinks<'_>, slab: Pfn) -> Self {
+        let mut chain = Self::default();
+        chain.push(links, slab);
+        chain
+    }
+
+    pub(super) fn push(&mut self, links: SlabLinks<'_>, slab: Pfn) {
+        links.set_next(slab, self.head);
+        self.head = Link::to(slab);
+    }
+
+    pub(super) fn pop(&mut self, links: SlabLinks<'_>) -> Option<Pfn> {
+        let slab = self.head.get()?;
+        self.head = links.next(slab);
+        Some(slab)
+    }
+}

@@ -1,0 +1,254 @@
+//! The packed word of a slab, changed by compare-and-swap only (Linux 3.1 to 6.17).
+//!
+//! The kernel changes a slab's free list and its counters together by a compare-and-swap of two
+//! words (`cmpxchg_double`), for which `struct page` had to grow to a multiple of 16 bytes: the 8
+//! bytes per page, 0.2 % of memory, that document 002 weighs. Here one packed 64-bit word stands
+//! for that double word: the head of the free list is an object's number and not its address, so
+//! both fit; the number of objects and of the cache fill what is left. The word of the slow path
+//! with a lock bit is half as wide (`lock_word`), so the price here is 4 bytes per frame, 0.1 %.
+//!
+//! ```text
+//! {unused : 8 | cache : 8 | frozen : 1 | objects : 15 | inuse : 16 | head + 1 : 16}
+//! ```
+//!
+//! A *frozen* slab belongs to one CPU (its guard names it, or it is on that CPU's partial list) or
+//! to the thread that is just moving it between such places. What any thread may do to a slab:
+//!
+//! | state | put objects | take all free objects | change the state |
+//! |---|---|---|---|
+//! | frozen | anybody | anybody | owner: unfreeze |
+//! | some free, on its node's list | anybody; the last one: list lock | - | list lock: freeze |
+//! | none free, on no list | anybody, who freezes it, or: list lock, onto the list | - | - |
+//!
+//! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
+//! back in between (ABA) does no harm: no thread relies on what hung behind it. The cache's number
+//! is in the word because a slab may be given back and reused between the look at a guard and the
+//! compare-and-swap: the swap then fails.
+
+use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use quarry_sys::local;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+const HEAD_BITS: u32 = 16;
+const INUSE_SHIFT: u32 = HEAD_BITS;
+const OBJECTS_SHIFT: u32 = INUSE_SHIFT + 16;
+const FROZEN_SHIFT: u32 = OBJECTS_SHIFT + 15;
+const CACHE_SHIFT: u32 = FROZEN_SHIFT + 1;
+const OBJECTS_MASK: u32 = (1 << 15) - 1;
+
+/// The word at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packed(u64);
+
+impl Packed {
+    fn new(cache: u8, state: SlabState) -> Self {
+        let head = state.head.map_or(0, |head| u64::from(head) + 1);
+        let counts =
+            u64::from(state.objects) << OBJECTS_SHIFT | u64::from(state.inuse) << INUSE_SHIFT;
+        let owner = u64::from(cache) << CACHE_SHIFT | u64::from(state.frozen) << FROZEN_SHIFT;
+        Self(owner | counts | head)
+    }
+
+    /// The number of the cache, 0 for no slab.
+    pub(super) fn cache(self) -> u8 {
+        (self.0 >> CACHE_SHIFT) as u8
+    }
+
+    pub(super) fn state(self) -> SlabState {
+        SlabState {
+            head: (self.0 as u32 & 0xffff).checked_sub(1),
+            inuse: (self.0 >> INUSE_SHIFT) as u32 & 0xffff,
+            objects: (self.0 >> OBJECTS_SHIFT) as u32 & OBJECTS_MASK,
+            frozen: self.0 >> FROZEN_SHIFT & 1 != 0,
+        }
+    }
+}
+
+/// The outcome of putting objects back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Put {
+    /// The slab is frozen: its CPU finds them there.
+    ToFrozen,
+    /// The slab stays on its node's list.
+    ToPartial,
+    /// The slab had none free; it is now frozen and the caller's.
+    Froze,
+    /// The slab had none free; the caller holds the list lock and puts it onto the list.
+    Listed,
+    /// No object is in use any more; the caller holds the list lock. True if the slab is on the
+    /// list.
+    Emptied(bool),
+    /// Nothing done: the slab comes onto the list or may leave it, so the list lock must be held.
+    NeedsListLock,
+    /// Nothing done: fewer objects are in use than are put, or the first one is the first of the
+    /// free list already.
+    NotInUse,
+    /// Nothing done: this is no slab of the cache.
+    WrongCache,
+}
+
+/// The word; all zero where there is no slab.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct PageWord(AtomicU64);
+
+// SAFETY: an atomic whose default is 0.
+unsafe impl quarry_mm::frame::FreshZero for PageWord {}
+
+impl SlabWord for PageWord {
+    const HAS_LOCK: bool = false;
+    /// `MAX_OBJS_PER_PAGE`, Linux 3.x: `objects` has 15 bits.
+    const MAX_OBJECTS: u32 = OBJECTS_MASK;
+
+    fn state(&self, _objects: u32) -> SlabState {
+        self.load().state()
+    }
+
+    fn agrees(&self, cache: u8) -> bool {
+        self.load().cache() == cache
+    }
+
+    fn start(&self, cache: u8, objects: u32) {
+        self.0.store(Packed::new(cache, SlabState::taken(objects)).0, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl PageWord {
+    /// The word now.
+    pub(super) fn load(&self) -> Packed {
+        Packed(self.0.load(Ordering::Acquire))
+    }
+
+    /// Changes the state in one step, to what `change` makes of it; `None` leaves it as it is.
+    /// Returns what it was, and what it is. Each failure counts one in `misses`.
+    fn update(
+        &self,
+        misses: &mut u64,
+        mut change: impl FnMut(Packed) -> Option<SlabState>,
+    ) -> Option<(SlabState, SlabState)> {
+        loop {
+            let old = self.load();
+            let new = change(old)?;
+            if local::compare_exchange(&self.0, old.0, Packed::new(old.cache(), new).0) {
+                return Some((old.state(), new));
+            }
+            *misses += 1;
+        }
+    }
+
+    /// Puts a chain of objects back. `link` is given the head that the last object of the chain
+    /// must point to, and may be called several times. The caller owns the objects, so the slab
+    /// stays a slab of `cache` meanwhile. A slab that had none free is frozen for the caller if it
+    /// `parks` such slabs.
+    pub(super) fn put(
+        &self,
+        cache: u8,
+        chain: FreedChain,
+        (parks, list_locked): (bool, bool),
+        misses: &mut u64,
+        mut link: impl FnMut(Option<u32>),
+    ) -> Put {
+        let mut put = Put::ToFrozen;
+        let _ = self.update(misses, |word| {
+            let old = word.state();
+            let mut new = None;
+            put = if word.cache() != cache {
+                Put::WrongCache
+            } else if old.contradicts(chain) {
+                Put::NotInUse
+            } else {
+                let freed = old.with_freed(chain);
+                let put = outcome(old, freed, parks, list_locked);
+                new = (put != Put::NeedsListLock)
+                    .then_some(freed.with_frozen(old.frozen || put == Put::Froze));
+                put
+            };
+            if new.is_some() {
+                link(old.head);
+            }
+            new
+        });
+        put
+    }
+
+    /// Takes all free objects of a frozen slab of `cache`, whoever owns it. `None` where it has
+    /// none, or is another kind of slab by now.
+    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
+        let (old, _) = self.update(misses, |word| {
+            let old = word.state();
+            let takes = word.cache() == cache && old.frozen && old.head.is_some();
+            takes.then(|| old.with_all_taken())
+        })?;
+        old.chain()
+    }
+
+    /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
+    /// it: it is then full, on no list, and nobody's.
+    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
+        let (old, _) = self.update(misses, |word| {
+            let old = word.state();
+            debug_assert!(old.frozen, "only its owner lets go of a slab");
+            Some(old.with_all_taken().with_frozen(old.head.is_some()))
+        })?;
+        old.chain()
+    }
+
+    /// Unfreezes the caller's own frozen slab if it has no free object. Returns whether it did.
+    pub(super) fn unfreeze_if_full(&self, misses: &mut u64) -> bool {
+        let done = self.update(misses, |word| {
+            let old = word.state();
+            old.head.is_none().then(|| old.with_frozen(false))
+        });
+        done.is_some()
+    }
+
+    /// Unfreezes the caller's own frozen slab, under the list lock; returns what it then is.
+    pub(super) fn unfreeze(&self, misses: &mut u64) -> SlabState {
+        self.set_frozen(false, misses).with_frozen(false)
+    }
+
+    /// Freezes a slab of the node's list for the caller, under the list lock; returns what it was.
+    pub(super) fn freeze(&self, misses: &mut u64) -> SlabState {
+        self.set_frozen(true, misses)
+    }
+
+    fn set_frozen(&self, frozen: bool, misses: &mut u64) -> SlabState {
+        let change = self.update(misses, |word| {
+            debug_assert!(word.state().frozen != frozen);
+            Some(word.state().with_frozen(frozen))
+        });
+        change.expect("every state is changed").0
+    }
+
+    /// [`freeze`](Self::freeze), taking all free objects in the same step.
+    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenChain {
+        let change = self.update(misses, |word| {
+            debug_assert!(word.state().is_listed());
+            Some(word.state().with_all_taken().with_frozen(true))
+        });
+        let chain = change.and_then(|(old, _)| old.chain());
+        chain.expect("slabs on a node's list have free objects")
+    }
+}
+
+/// The way that objects go which change a slab's state from `old` to `freed`.
+fn outcome(old: SlabState, freed: SlabState, parks: bool, list_locked: bool) -> Put {
+    let was_full = old.head.is_none();
+    if old.frozen {
+        Put::ToFrozen
+    } else if was_full && parks {
+        Put::Froze
+    } else if !was_full && freed.inuse > 0 {
+        Put::ToPartial
+    } else if !list_locked {
+        Put::NeedsListLock
+    } else if freed.inuse == 0 {
+        Put::Emptied(!was_full)
+    } else {
+        Put::Listed
+    }
+}

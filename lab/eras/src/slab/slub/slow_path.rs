@@ -1,0 +1,50 @@
+//! The slow paths of a version, by the word of its slabs.
+
+use super::cache::SlubCache;
+use super::era::Era;
+use super::freelist::Freelist;
+use super::node::{Node, SlabChain};
+use super::state::{SlabWord, TakenChain};
+use quarry_mm::frame::Pfn;
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
+
+/// Operations on slabs that are more than a look at the CPU's cell. `misses` counts where other
+/// threads were in the way: compare-and-swaps that failed, or lock bits that were found held.
+pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
+    /// Takes over what has been freed into a slab that a guard named, if it is still frozen and the
+    /// cache's (`ALLOC_REFILL`).
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
+
+    /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
+    /// it: it is then full, on no list, and nobody's.
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
+
+    /// Puts a frozen slab of the caller, which no CPU has room for, where slabs wait for a CPU.
+    fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64);
+
+    /// The first slab of a node's list that can be had, frozen, and its objects. Nothing where the
+    /// list has `keep` or fewer.
+    fn take_partial(
+        of: &SlubCache<'_, P, E>,
+        slot: SlotIndex,
+        node: &Node,
+        keep: u32,
+        misses: &mut u64,
+    ) -> Option<(Pfn, Freelist)>;
+
+    /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
+    ///
+    /// # Safety
+    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// up.
+    unsafe fn free_chain(
+        of: &SlubCache<'_, P, E>,
+        slab: Pfn,
+        chain: (Object, Object, u32),
+        misses: &mut u64,
+    );
+
+    /// Hands frozen slabs of the caller to their nodes: those with free objects go onto the list,
+    /// those without onto none, empty ones back to the page allocator unless the node keeps them.
+    fn unfreeze_chain(of: &SlubCache<'_, P, E>, chain: SlabChain, misses: &mut u64);
+}

@@ -1,0 +1,108 @@
+//! The counts of a cache, summed over nodes and slots.
+
+use super::cache::SlubCache;
+use super::cell::{LIST, POPS, PUSHES};
+use super::era::Era;
+use super::node::PartialList;
+use super::state::SlabWord;
+use quarry_mm::frame::{Links, Pfn};
+use quarry_mm::slab::SlabStats;
+use quarry_sys::percpu::{Lists, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+/// Slabs of a node's list that are looked at, half from either end; the rest is taken to be like
+/// them (`MAX_PARTIAL_TO_SCAN`, Linux 6.10), so that no thread waits long for the list lock.
+const MAX_SCANNED: u32 = 10_000;
+
+/// Free objects of slabs, slabs without an object in use, and slabs with both.
+#[derive(Clone, Copy, Default)]
+struct FreeCount {
+    objects: u64,
+    empty_slabs: u64,
+    partial_slabs: u64,
+}
+
+impl<P: Lists, E: Era> SlubCache<'_, P, E> {
+    /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
+    pub(super) fn stats(&self) -> SlabStats {
+        let mut stats = SlabStats::default();
+        let mut free = FreeCount::default();
+        for node in self.nodes() {
+            stats.slabs_allocated += node.slabs_allocated.load(Ordering::Relaxed);
+            stats.slabs_freed += node.slabs_freed.load(Ordering::Relaxed);
+            let list = node.list.lock();
+            self.count_list(&list, node.nr_partial(), &mut free);
+            drop(list);
+            stats.list_lock += node.list.stats();
+            stats.slab_lock += node.lock_bit_waits();
+        }
+        for slot in self.tables.used_slots() {
+            let cpu = self.cpu(slot);
+            stats.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
+            stats.free_slow += cpu.free_slow.load(Ordering::Relaxed);
+            stats.refills += cpu.refills.load(Ordering::Relaxed);
+            if E::Word::HAS_LOCK {
+                stats.slab_lock += cpu.slab_lock_stats();
+            } else {
+                stats.cmpxchg_fails += cpu.misses.load(Ordering::Relaxed);
+            }
+            stats.deactivations += cpu.deactivations.load(Ordering::Relaxed);
+            stats.alloc_fast += self.cell(slot, POPS);
+            stats.free_fast += self.cell(slot, PUSHES);
+            stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
+            self.for_each_frozen(slot, |slab| self.count_slab_free(slab, &mut free));
+        }
+        stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);
+        stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
+        stats.active_objects = stats.total_objects.saturating_sub(free.objects);
+        stats.active_slabs = stats.total_slabs.saturating_sub(free.empty_slabs);
+        stats.partial_slabs = free.partial_slabs;
+        stats
+    }
+
+    fn count_slab_free(&self, slab: Pfn, free: &mut FreeCount) {
+        let state = self.state(slab);
+        free.objects += u64::from(state.free());
+        free.empty_slabs += u64::from(state.inuse == 0);
+        free.partial_slabs += u64::from(state.inuse > 0 && state.free() > 0);
+    }
+
+    fn count_list(&self, list: &PartialList, nr: u32, free: &mut FreeCount) {
+        let links = self.links();
+        let scanned = nr.min(MAX_SCANNED);
+        let mut seen = FreeCount::default();
+        let mut next = list.first();
+        for _ in 0..scanned - scanned / 2 {
+            let Some(slab) = next else { break };
+            self.count_slab_free(slab, &mut seen);
+            next = links.next(slab).get();
+        }
+        let mut next = list.last();
+        for _ in 0..scanned / 2 {
+            let Some(slab) = next else { break };
+            self.count_slab_free(slab, &mut seen);
+            next = links.previous(slab).get();
+        }
+        let scale = |count: u64| count * u64::from(nr) / u64::from(scanned.max(1));
+        free.objects += scale(seen.objects);
+        free.empty_slabs += scale(seen.empty_slabs);
+        free.partial_slabs += scale(seen.partial_slabs);
+    }
+
+    /// Visits the slab of a slot's cell and those of its partial list.
+    pub(super) fn for_each_frozen(&self, slot: SlotIndex, mut visit: impl FnMut(Pfn)) {
+        if let (_, Some(slab)) = self.guard(slot) {
+            visit(slab);
+        }
+        let cpu = self.cpu(slot);
+        if cpu.first().is_none() {
+            return;
+        }
+        let _held = self.tables.slot_lock(slot).lock();
+        let mut next = cpu.first();
+        while let Some(slab) = next {
+            visit(slab);
+            next = self.links().next(slab).get();
+        }
+    }
+}

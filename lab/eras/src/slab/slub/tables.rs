@@ -1,0 +1,169 @@
+//! SLUB's records of slabs, nodes and CPUs: arrays of its own, counted as metadata.
+//!
+//! | array | bytes | per | what |
+//! |---|---|---|---|
+//! | words | 8 or 12 | frame | [`Records`] |
+//! | nodes | 128 | cache and node | [`Node`] |
+//! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
+//! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
+//!
+//! All are made when the first cache is created, so that a stack with another policy pays nothing.
+
+use super::cell::{POPS, PUSHES};
+use super::cpu::CpuSlab;
+use super::lock_word::Holder;
+use super::node::Node;
+use super::state::SlabWord;
+use crate::slab::records::Records;
+use quarry_mm::frame::{FreshZero, MetadataKind, NodeId, OsArray};
+use quarry_mm::slab::CacheTable;
+use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::{CacheId, MAX_CACHES};
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::{AnyLock, Visit};
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Lists, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, Ordering};
+
+/// The state that all caches of a slot share, on a cache line of its own.
+#[repr(C, align(64))]
+struct Slot {
+    /// Guards the partial lists.
+    lock: CountedLock<()>,
+    /// Who holds the lock bit of a slab.
+    holder: Holder,
+    /// True if any cache has had something to do here: most slots of a large machine have not, and
+    /// looking at them would fault in their pages.
+    used: AtomicBool,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
+    }
+}
+
+// SAFETY: a free lock with counters of 0 is all zero bytes.
+unsafe impl FreshZero for Slot {}
+
+/// The lock bits of slabs, for statistics: `fork` finds them free, because they are taken inside
+/// the gate only.
+struct SlabLocks(LockStats);
+
+impl AnyLock for SlabLocks {
+    fn is_free(&self) -> bool {
+        true
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        Some(self.0)
+    }
+
+    fn adopt_in_child(&self) {}
+}
+
+/// The arrays.
+pub(super) struct Tables<W> {
+    /// The records of slabs.
+    pub(super) words: Records<W>,
+    nodes: OsArray<Node>,
+    cpus: OsArray<CpuSlab>,
+    slots: OsArray<Slot>,
+    nodes_each: usize,
+}
+
+impl<W: SlabWord> Tables<W> {
+    /// Reserves the arrays for a stack.
+    pub(super) fn reserve<P: Lists>(context: &SlabContext<'_, P>) -> OsResult<Self> {
+        let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
+        let slots = context.percpu.area().slots() as usize;
+        let nodes = context.zones.all().count();
+        Ok(Self {
+            words: Records::reserve(os, frames)?,
+            nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,
+            cpus: OsArray::zeroed(os, MAX_CACHES * slots)?,
+            slots: OsArray::zeroed(os, slots)?,
+            nodes_each: nodes,
+        })
+    }
+
+    /// A cache's part of a node.
+    pub(super) fn node(&self, cache: CacheId, node: NodeId) -> &Node {
+        self.nodes.at(cache.index() * self.nodes_each + usize::from(node.0))
+    }
+
+    /// A cache's parts of all nodes.
+    pub(super) fn nodes(&self, cache: CacheId) -> impl Iterator<Item = &Node> {
+        (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
+    }
+
+    /// Takes up a cache, and forgets the counts of an earlier one of the same number.
+    pub(super) fn take_up<P: Lists>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
+        let earlier = self.nodes(cache).filter(|node| node.take_up()).count();
+        if earlier == 0 {
+            let (of_nodes, of_slots) = (size_of::<Node>(), size_of::<CpuSlab>());
+            let bytes = self.nodes_each * of_nodes + self.slots.len() * of_slots;
+            context.metadata.count(MetadataKind::CpuSlabs, bytes);
+            return;
+        }
+        for slot in self.used_slots() {
+            self.cpu(cache, slot).restart();
+            for word in [POPS, PUSHES] {
+                context.percpu.area().word(slot, cache.array(), word).store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A cache's part of a slot.
+    pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuSlab {
+        let used = &self.slots.at(slot.index()).used;
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Release);
+        }
+        self.cpus.at(slot.index() * MAX_CACHES + cache.index())
+    }
+
+    /// Visits the locks of the tables, of the nodes of `caches`, and of slots.
+    pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
+        self.words.visit_locks("slub->growth", visit);
+        for cache in caches.iter() {
+            self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
+        }
+        if W::HAS_LOCK {
+            visit("slub->slab_lock", &SlabLocks(self.slab_locks(caches)));
+        }
+        for slot in self.used_slots() {
+            visit("slub->slot_lock", &self.slots.at(slot.index()).lock);
+        }
+    }
+
+    /// The counts of the lock bits of all slabs.
+    fn slab_locks(&self, caches: &CacheTable) -> LockStats {
+        let mut sum = LockStats::default();
+        for slot in self.used_slots() {
+            for cache in caches.iter() {
+                sum += self.cpu(cache.id(), slot).slab_lock_stats();
+            }
+        }
+        for cache in caches.iter() {
+            self.nodes(cache.id()).for_each(|node| sum += node.lock_bit_waits());
+        }
+        sum
+    }
+
+    /// The lock of a slot's partial lists, of all caches.
+    pub(super) fn slot_lock(&self, slot: SlotIndex) -> &CountedLock<()> {
+        &self.slots.at(slot.index()).lock
+    }
+
+    /// Who holds the lock bit of a slab, as far as a slot knows.
+    pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
+        &self.slots.at(slot.index()).holder
+    }
+
+    /// The slots in which a cache has had something to do.
+    pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
+        let slots = (0..self.slots.len() as u32).map(SlotIndex);
+        slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
+    }
+}

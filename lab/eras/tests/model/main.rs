@@ -1,0 +1,24 @@
+//! Slab policies of other eras under the model checker, as those of the product. Run by
+//! `scripts/model.sh`.
+#![cfg(quarry_model)]
+
+/// As in the models of the product, with the policies of this crate.
+macro_rules! slab_policies {
+    ($callback:ident) => {
+        quarry_eras::slab_policies_of_eras!($callback);
+    };
+}
+
+#[path = "../../../../crates/mm/tests/suites/support/system.rs"]
+#[expect(dead_code, reason = "models need less of it than the suites")]
+mod system;
+
+#[path = "../../../../crates/mm/tests/model/exploring.rs"]
+mod exploring;
+#[path = "../../../../crates/mm/tests/model/hands.rs"]
+mod hands;
+mod planted;
+#[path = "../../../../crates/mm/tests/model/policies.rs"]
+mod policies;
+
+use exploring::{explore, explore_at_most};

@@ -1,0 +1,95 @@
+//! What only one policy does, and bugs that are planted, which have to be found out.
+
+use crate::exploring::is_found_out;
+use crate::policies::{Play, size_for, trading};
+use crate::{explore, explore_at_most};
+use quarry_eras::slab::{LinuxSlab, Slqb};
+use quarry_sys::percpu::{PlantedBug, Stepped};
+use shuttle::sync::Arc;
+use shuttle::thread;
+
+/// Two threads on CPUs that are moved between two nodes: what one of them frees is of the other
+/// node's memory as often as not, and goes home in alien arrays of two.
+fn aliens(bug: PlantedBug) {
+    let play = Arc::new(Play::<LinuxSlab>::on_nodes(2, size_for("slab"), bug));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let play = Arc::clone(&play);
+            thread::spawn(move || {
+                play.trade(8);
+                play.stack.cache(play.cache).shrink();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+#[test]
+fn aliens_go_home_beside_threads_that_free_more() {
+    explore(400, || aliens(PlantedBug::None));
+}
+
+/// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a
+/// third thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a
+/// batch of one object and a high mark of four, each free of the consumer soon brings an object
+/// back, and each allocation of the producer claims what is there.
+fn claiming(bug: PlantedBug) {
+    let play = Arc::new(Play::<Slqb>::new(256 << 10, bug));
+    let spawn = |cpu: u32, work: fn(&Play<Slqb>)| {
+        let play = Arc::clone(&play);
+        thread::spawn(move || {
+            Stepped::pin(cpu);
+            work(&play);
+        })
+    };
+    let threads = [
+        spawn(0, |play| {
+            for _ in 0..10 {
+                let object = play.alloc();
+                play.left.lock().unwrap().push(object);
+            }
+        }),
+        spawn(1, |play| {
+            for _ in 0..14 {
+                let found = play.left.lock().unwrap().pop();
+                found.into_iter().for_each(|object| play.free(object));
+            }
+        }),
+        spawn(0, |play| {
+            let objects = [play.alloc(), play.alloc()];
+            objects.into_iter().for_each(|object| play.free(object));
+        }),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+#[test]
+fn claimed_objects_are_handed_out_once() {
+    explore(1_000, || claiming(PlantedBug::None));
+}
+
+#[test]
+fn a_list_that_is_left_to_another_cpu_is_found_out() {
+    is_found_out("planted::leaves_lists_to_other_cpus");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn leaves_lists_to_other_cpus() {
+    explore_at_most(2_000, || trading::<Slqb>(256 << 10, PlantedBug::CompareStoreIgnoresCpu));
+}
+
+#[test]
+fn a_claim_that_goes_on_after_preemption_is_found_out() {
+    is_found_out("planted::claims_after_preemption");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn claims_after_preemption() {
+    explore_at_most(2_000, || claiming(PlantedBug::CommitsAfterPreemption));
+}

@@ -1,0 +1,39 @@
+//! The suites of the product's policies on those of other eras, and what only one of these does.
+#![cfg(not(quarry_model))]
+
+/// As in the suites of the product, with the policies of this crate.
+macro_rules! slab_policies {
+    ($callback:ident) => {
+        quarry_eras::slab_policies_of_eras!($callback);
+    };
+}
+
+#[path = "../../../../crates/mm/tests/suites/caches.rs"]
+mod caches;
+#[path = "../../../../crates/mm/tests/suites/deferral.rs"]
+mod deferral;
+#[path = "../../../../crates/mm/tests/suites/failing.rs"]
+mod failing;
+mod heap;
+mod linux_slab;
+mod linux_slab_misuse;
+mod locks;
+#[path = "../../../../crates/mm/tests/suites/moving.rs"]
+mod moving;
+mod pages;
+#[path = "../../../../crates/mm/tests/suites/policies.rs"]
+#[expect(dead_code, reason = "`slam` alone needs all of it")]
+mod policies;
+#[path = "../../../../crates/mm/tests/suites/record.rs"]
+mod record;
+mod registry;
+mod sheaf_6_18;
+mod slub;
+mod slub_misuse;
+#[path = "../../../../crates/mm/tests/suites/support/mod.rs"]
+#[expect(unused_imports, reason = "these suites need less of it than the product's")]
+mod support;
+#[path = "../../../../crates/mm/tests/suites/threads.rs"]
+mod threads;
+#[path = "../../../../crates/mm/tests/suites/usage.rs"]
+mod usage;

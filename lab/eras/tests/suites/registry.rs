@@ -1,0 +1,37 @@
+//! The registries have all policies, and each of them has a page.
+
+use crate::support::known::is_known;
+use quarry_eras::pages::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
+use quarry_eras::slab::{SlabVisitor, line_of, with_slab_policy};
+use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
+use quarry_sys::percpu::VirtualSlots;
+
+#[test]
+fn every_name_has_a_policy() {
+    struct Name;
+    impl SlabVisitor<VirtualSlots> for Name {
+        type Output = &'static str;
+
+        fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> &'static str {
+            S::NAME
+        }
+    }
+    for (line, policy) in SLAB_POLICIES.iter().enumerate() {
+        assert_eq!(with_slab_policy(policy.name, Name), Some(policy.name));
+        assert_eq!(line_of(policy.name), line);
+    }
+    assert_eq!(with_slab_policy("slob", Name), None);
+    for (alias, name) in SLAB_ALIASES {
+        assert_eq!(with_slab_policy(alias, Name), Some(*name));
+        assert_eq!(line_of(alias), line_of(name));
+    }
+}
+
+#[test]
+fn page_policies_are_known_everywhere() {
+    for policy in PAGE_POLICIES {
+        is_known(PAGE_POLICY_NAMES, policy.name, policy.page, policy.about);
+        assert_eq!(Chosen::named(policy.name), Some(policy.policy));
+    }
+    assert_eq!(Chosen::named("v5"), None);
+}
