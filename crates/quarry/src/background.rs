@@ -27,7 +27,7 @@
 //! are.
 //!
 //! The same thread balances the budget: it is woken where a request leaves less than the low mark,
-//! and asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
+//! and asks cached pages and the program's shrinkers for memory (see `Balancer`). A program that
 //! registers a shrinker starts it.
 //!
 //! The thread must not keep a process alive, or hold rights that the program has given
@@ -36,22 +36,20 @@
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
-mod balancing;
 mod bell;
 mod privileges;
 mod status;
 mod thread;
 
-pub(crate) use balancing::{BalanceWait, is_balanced, wait_for_progress, want_now};
+#[cfg(feature = "page-cache")]
+pub(crate) use bell::{has_thread, is_at_work, ring};
 pub(crate) use thread::find_least_stack;
 
+use crate::balancer::{Balancer, Cache};
 use crate::instance::STACK;
-use crate::{gate, limits, record, writers};
-use bell::{
-    ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
-};
+use crate::{gate, limits, record};
+use bell::{ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, moves};
 use core::ffi::c_void;
-use quarry_core::cache;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
@@ -60,7 +58,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// Bytes to give back from which on a second thread is worth its cost.
@@ -81,8 +79,6 @@ const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 /// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
-/// Somebody has found more dirty pages than the background leaves.
-static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -116,23 +112,15 @@ pub(crate) fn forget_thread() {
         STACK.percpu().leave_barrier_to(None);
         record::note_background(false);
     }
-    balancing::forget();
+    Cache::forget_work();
 }
 
 /// Starts the thread, where one may be started, because something has been registered that only the
 /// thread may call. Not inside of `malloc` or `free`.
+#[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
-    if STATE.load(Ordering::Relaxed) == NONE && is_allowed() {
+    if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
         start();
-    }
-}
-
-/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
-/// due. O(1).
-#[inline]
-pub(crate) fn balance_if_short() {
-    if balancing::is_due() {
-        balancing::want();
     }
 }
 
@@ -140,7 +128,7 @@ pub(crate) fn balance_if_short() {
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    if delay < 0 || delay != 0 && !is_worth_a_thread() && !balancing::is_due() {
+    if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
         return;
     }
     if delay == 0 {
@@ -151,7 +139,7 @@ pub(crate) fn wake_reclaimer() {
     match STATE.load(Ordering::Relaxed) {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
-        ASLEEP if moves(ASLEEP, RUNNING) => ring(),
+        ASLEEP if moves(ASLEEP, RUNNING) => bell::ring(),
         _ => {}
     }
 }
@@ -181,8 +169,8 @@ fn is_worth_a_thread() -> bool {
 /// them.
 #[inline]
 pub(crate) fn start_while_allocating() {
-    if balancing::is_due() {
-        balancing::want();
+    if Cache::is_due() {
+        Cache::want();
     }
     if may_be_due() && ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) > 0 {
         start();
@@ -206,9 +194,9 @@ fn step(delay_ms: i64) {
     let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
-    if balancing::is_due() {
+    if Cache::is_due() {
         // Functions of the program never run here.
-        cache::reclaim_pages(&STACK);
+        Cache::reclaim_pages();
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;
@@ -249,7 +237,7 @@ pub(crate) fn empty_slots() {
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
-    if STACK.percpu().reaches_every_slot() || balancing::is_in_reclaim() {
+    if STACK.percpu().reaches_every_slot() || STACK.pages().zones().budget().reclaimers().is_in() {
         return false;
     }
     let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
@@ -261,11 +249,11 @@ pub(crate) fn empty_slots_at_limit() -> bool {
 
 /// Returns whether it was fulfilled in time.
 fn wish(wait_ms: i64) -> bool {
-    if !matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP) {
+    if !bell::is_at_work() {
         return false;
     }
     let mine = WISHES.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    ring();
+    bell::ring();
     let end = coarse_ns() + wait_ms as u64 * NS_PER_MS;
     loop {
         let fulfilled = FULFILLED.load(Ordering::Acquire);
@@ -277,23 +265,6 @@ fn wish(wait_ms: i64) -> bool {
         }
         wait(&FULFILLED, fulfilled, wait_ms);
     }
-}
-
-/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
-/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
-#[cold]
-pub(crate) fn wake_for_writeback() -> bool {
-    if STATE.load(Ordering::Acquire) == NONE
-        && ALLOWED.load(Ordering::Relaxed)
-        && DELAY_MS.load(Ordering::Relaxed) > 0
-    {
-        start();
-    }
-    let is_there = matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP);
-    if is_there && !WRITES_WISHED.swap(true, Ordering::AcqRel) {
-        ring();
-    }
-    is_there
 }
 
 /// The thread's work.
@@ -373,10 +344,7 @@ fn attend(milliseconds: i64) {
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
     }
-    balancing::balance_if_due();
-    if WRITES_WISHED.swap(false, Ordering::AcqRel) || balancing::is_due() {
-        write_dirty_pages();
-    }
+    Cache::work();
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
@@ -384,15 +352,6 @@ fn attend(milliseconds: i64) {
     STACK.upkeep().sample_if_due();
     drop(inside);
     thread::watch_process();
-}
-
-/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
-/// backings are the program's, and may take their time.
-fn write_dirty_pages() {
-    writers::write_some(writers::TURN_PAGES, |_| {
-        balancing::balance_if_due();
-        !writers::is_due() && !balancing::is_due()
-    });
 }
 
 /// Waits until the word differs from `seen`, a wake-up comes, or the time is over.

@@ -1,4 +1,4 @@
-//! The name of a file of statistics: `%p` in it stands for the number of the process, `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the process, `%%` for `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -54,7 +54,7 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
             Some(b'%') => Some("%"),
             _ => return Err(BadName::UnknownLetter),
         });
-        rest = &behind[1..];
+        rest = behind.get(1..).unwrap_or_default();
     }
     each(Some(rest));
     Ok(())

@@ -5,10 +5,10 @@
 //! while the gate is closed. They can allocate: the thread that forks has closed the gate, and
 //! passes through it.
 
+use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
 use crate::instance::{STACK, is_ready};
-use crate::{background, profile, record, writers};
-use quarry_core::cache::CachingStack;
+use crate::{background, profile, record};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -21,6 +21,7 @@ static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A number that this process shares with no parent and no child of it.
+#[cfg(feature = "page-cache")]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
@@ -28,7 +29,7 @@ pub(crate) fn generation() -> u32 {
 /// Visits every lock of the instance.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
-    writers::visit_locks(visit);
+    Cache::visit_process_locks(visit);
     profile::visit_locks(visit);
     if is_ready() {
         STACK.upkeep().visit_locks(visit);
@@ -68,14 +69,14 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     // Or a page is copied in vain.
-    if is_ready() && STACK.used_page_cache().is_some() {
+    if is_ready() && Cache::is_used() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
     background::forget_thread();
     record::adopt_in_child();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
-        writers::forget_uses();
+        Cache::forget_threads();
         if is_ready() {
             STACK.upkeep().adopt_in_child();
         }

@@ -1,11 +1,14 @@
 //! The process-wide instance itself: a stack with the policies that are compiled in, and how far
 //! its building is.
 
+#[cfg(feature = "page-cache")]
 use quarry_core::cache::PageCaching;
 use quarry_core::pcp::V6_18;
 use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
 use quarry_core::stack::{Stack, StackConfig};
-use quarry_core::watch::{AllInstruments, Checks, HeapProfile};
+#[cfg(feature = "checks")]
+use quarry_core::watch::Checks;
+use quarry_core::watch::HeapProfile;
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
@@ -22,6 +25,9 @@ pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 /// True if that policy has mechanisms that it can do without: all have but the default.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
+/// True if this build can check for errors of the program.
+pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
+
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 
@@ -29,8 +35,14 @@ impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
     type Slab = <Line<LINE> as Registered>::Policy;
     type Pages = V6_18;
+    #[cfg(feature = "page-cache")]
     type Cache = PageCaching;
-    type Watch = AllInstruments;
+    #[cfg(not(feature = "page-cache"))]
+    type Cache = ();
+    #[cfg(feature = "checks")]
+    type Watch = (HeapProfile, Checks);
+    #[cfg(not(feature = "checks"))]
+    type Watch = HeapProfile;
 }
 
 /// The instance. Its fast paths refuse everything until
@@ -39,10 +51,14 @@ pub static STACK: Stack<ProcessConfig> = Stack::new();
 
 /// The heap profile of the instance.
 pub(crate) fn profile() -> &'static HeapProfile {
-    &STACK.watch().0
+    #[cfg(feature = "checks")]
+    return &STACK.watch().0;
+    #[cfg(not(feature = "checks"))]
+    return STACK.watch();
 }
 
 /// The checks of the instance.
+#[cfg(feature = "checks")]
 pub(crate) fn checks() -> &'static Checks {
     &STACK.watch().1
 }

@@ -25,8 +25,8 @@
 //
 //     instance, variables
 //     gate, file_name
-//     written
-//     limits, profile, statistics, writers
+//     balancer, written
+//     limits, profile, statistics
 //     settings
 //     record
 //     background
@@ -34,32 +34,24 @@
 //     signal
 //     process
 //     at_load
-//     raw_cache, pages, backing, registration
-//     budget, raw_mapping, file_backing
-//     mapping_core
-//     page, fill, writeback
-//     file_mapping
-//     page_cache
+//     checks, raw_cache, pages
 //     raw_reserve
 //     cache
 //     constructed
+//     page_cache
 mod at_load;
 mod background;
-mod backing;
-mod budget;
+mod balancer;
 mod cache;
+#[cfg(feature = "checks")]
 mod checks;
 mod constructed;
-mod file_backing;
-mod file_mapping;
 mod file_name;
-mod fill;
 mod fork;
 mod gate;
 mod instance;
 mod limits;
-mod mapping_core;
-mod page;
+#[cfg(feature = "page-cache")]
 mod page_cache;
 mod pages;
 // Only `libquarry.so` and `quarry-sqlite` see this module.
@@ -69,33 +61,31 @@ pub mod process;
 mod process;
 pub mod profile;
 mod raw_cache;
-mod raw_mapping;
 mod raw_reserve;
 mod record;
-mod registration;
 mod settings;
 mod signal;
 mod statistics;
 mod system;
 mod variables;
 mod watcher;
-mod writeback;
-mod writers;
 mod written;
 
-pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
-pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
-pub use file_backing::FileBacking;
-pub use file_mapping::{Flusher, Mapping};
-pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
-pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
+#[cfg(feature = "page-cache")]
+pub use page_cache::{
+    Access, Backing, Budget, BudgetError, Effort, FileBacking, Flusher, Group, GroupOptions,
+    GroupUse, Invalidate, Invalidated, Mapping, MappingBuilder, MappingOptions, NewPage, OsError,
+    PageCache, PageCacheStats, PageError, PageRead, PageRef, PageSlot, PageWrite, Progress,
+    RawMapping, RawPage, RawSlot, ReadOnly, ReadWrite, Registration, RekeyError, Resize,
+};
 pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
+#[cfg(feature = "page-cache")]
 pub use quarry_core::cache::{
     Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
 };
@@ -110,11 +100,7 @@ pub use quarry_core::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
-pub use raw_mapping::{
-    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
-};
 pub use raw_reserve::RawReserve;
-pub use registration::{BudgetError, Registration};
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -309,7 +295,7 @@ unsafe fn free_refused(pointer: *mut u8) {
 }
 
 // What a stranger copies first has to compile.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "page-cache"))]
 mod guides {
     #[doc = include_str!("../../../docs/page-cache.md")]
     struct PageCacheGuide;

@@ -3,11 +3,10 @@
 //! This module is for `libquarry.so`, which stands on the halves of each request, and may change
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
-use crate::background::BalanceWait;
+use crate::balancer::{Balancer, Cache, Wait};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
-use crate::{background, checks, fork, gate, limits, profile, record, statistics};
-use quarry_core::cache::{self, Goal, ReclaimCaller};
+use crate::{background, fork, gate, limits, profile, record, statistics};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::slab::Occupancy;
@@ -47,7 +46,7 @@ pub fn set_limit(bytes: usize) -> bool {
     let is_served = ensure_ready() == Mode::Ready;
     if is_served {
         limits::set_own(bytes);
-        background::want_now();
+        Cache::want_now();
     }
     is_served
 }
@@ -165,7 +164,8 @@ fn build() -> Mode {
     statistics::register();
     profile::start_if_asked();
     object::pin();
-    checks::start(options.checks);
+    #[cfg(feature = "checks")]
+    crate::checks::start(options.checks);
     Mode::Ready
 }
 
@@ -312,21 +312,6 @@ pub fn trim() -> usize {
     own_stack::run(|| STACK.trim())
 }
 
-/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
-/// the program. Returns the bytes.
-pub(crate) fn reclaim(bytes: usize) -> usize {
-    if !is_ready() {
-        return 0;
-    }
-    let _errno = KeepErrno::new();
-    let used = || STACK.pages().zones().budget().used();
-    let before = used();
-    let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
-    let goal = Goal::Used(before.saturating_sub(frames));
-    cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
-    before.saturating_sub(used()) as usize * FRAME_BYTES
-}
-
 /// As [`Stack::stats`]; `None` where the instance has not been built.
 #[must_use]
 pub fn stats() -> Option<StackStats> {
@@ -391,7 +376,7 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         object = attempt();
     }
-    let mut wait = BalanceWait::new(size);
+    let mut wait = <Cache as Balancer>::Wait::new(size);
     while object.is_none() && wait.has_balanced() {
         object = attempt();
     }

@@ -4,14 +4,15 @@
 //! comes before that. Those of the stack are read when it is built. That prints a line for each
 //! name or value that is not accepted, and changes nothing for it.
 
-use crate::instance::{HAS_MECHANISMS, SLAB};
+use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
 use crate::{profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
 use quarry_core::heap::options::{
-    MECHANISM_OPTIONS, OPTIONS, OptionError, StackOptions, signal_number,
+    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
+    asks_for_checks, signal_number,
 };
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
@@ -208,10 +209,13 @@ pub(crate) fn stack_options() -> StackOptions {
 }
 
 fn apply(options: &mut StackOptions, name: &str, value: &str) {
-    let set = match options.set(name, value) {
-        Err(OptionError::UnknownName) if HAS_MECHANISMS => options.set_mechanism(name, value),
-        set => set,
-    };
+    let mut set = options.set(name, value);
+    if HAS_CHECKS && set == Err(OptionError::UnknownName) {
+        set = options.set_check(name, value);
+    }
+    if HAS_MECHANISMS && set == Err(OptionError::UnknownName) {
+        set = options.set_mechanism(name, value);
+    }
     match set {
         Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
             warn(format_args!(
@@ -220,6 +224,16 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
             ));
         }
         Ok(()) => {}
+        Err(OptionError::UnknownName)
+            if !HAS_CHECKS && CHECK_OPTIONS.iter().any(|option| option.name == name) =>
+        {
+            if asks_for_checks(name, value) {
+                warn(format_args!(
+                    "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has \
+                     them, and `quarry run` takes it where they are asked for"
+                ));
+            }
+        }
         Err(OptionError::UnknownName) => {
             warn(format_args!("QUARRY_{name} is not an option; accepted are QUARRY_.. {}", Names));
         }
@@ -234,8 +248,10 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let of_slab: &[_] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
-        for (index, option) in OPTIONS.iter().chain(of_slab).enumerate() {
+        let of_checks: &[OptionHelp] = if HAS_CHECKS { CHECK_OPTIONS } else { &[] };
+        let of_slab: &[OptionHelp] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
+        let all = OPTIONS.iter().chain(of_checks).chain(of_slab);
+        for (index, option) in all.enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }

@@ -174,11 +174,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let Some(last) = count.checked_sub(1) else { return };
         let node = self.zones.memory().pageblocks().of(first).tag().node();
-        assert_eq!(
-            self.zones.memory().pageblocks().of(first.plus(last)).tag().node(),
-            node,
-            "the frames belong to one zone"
-        );
+        let of_last = self.zones.memory().pageblocks().of(first.plus(last)).tag().node();
+        assert!(of_last == node, "the frames belong to one zone");
         for (pfn, order) in largest_blocks(first, count) {
             self.prepare_free(pfn, order);
         }

@@ -19,17 +19,24 @@ pub(super) fn moves(from: u32, to: u32) -> bool {
 }
 
 /// Wakes the thread.
-pub(super) fn ring() {
+pub(crate) fn ring() {
     BELL.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(&BELL);
 }
 
 /// Returns whether a thread may be started.
+#[cfg(feature = "page-cache")]
 pub(super) fn is_allowed() -> bool {
     ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0
 }
 
+/// Returns whether there is a thread that works, or sleeps until there is work.
+pub(crate) fn is_at_work() -> bool {
+    matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP)
+}
+
 /// Returns whether there is a thread, or will be in a moment.
-pub(super) fn has_thread() -> bool {
+#[cfg(feature = "page-cache")]
+pub(crate) fn has_thread() -> bool {
     STATE.load(Ordering::Acquire) != NONE
 }

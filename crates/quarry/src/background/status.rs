@@ -21,7 +21,7 @@ impl Status {
         let mut status = Self::default();
         let _ = find_piece(c"/proc/self/status", b'\n', |line| {
             let (name, value) = from_utf8(line).ok()?.split_once(':')?;
-            let value = value.trim();
+            let value = value.trim_ascii();
             match name {
                 "State" => status.main_has_ended = value.starts_with('Z'),
                 "Threads" => status.threads = value.parse().ok()?,

@@ -4,13 +4,17 @@
 //! balance that has ended short of the high mark is tried again after 100 ms, or when the limit
 //! changes: nothing spins where all memory is in use (kswapd sleeps after 16 failures, Linux 6.x).
 
-use super::bell::{has_thread, ring};
+use super::writers;
+use crate::background::{self, has_thread, ring};
+use crate::balancer::{Balancer, Wait};
+use crate::gate;
 use crate::instance::{STACK, is_ready};
-use crate::{gate, writers};
-use quarry_core::cache::{self, Goal, ReclaimCaller};
+use quarry_core::cache::{self, CachingStack, Goal, PageCaching, ReclaimCaller};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -34,25 +38,16 @@ static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// When a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
+/// A task has found more dirty pages than the background leaves.
+static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// Frames that a request waits for, 0 for none: the largest, or the latest.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
-
-/// In the child of a fork: what the parent's thread was to do is nobody's work.
-pub(super) fn forget() {
-    // A page that is not written is not copied.
-    if WANTED.load(Relaxed) {
-        WANTED.store(false, Relaxed);
-    }
-    if AWAITED.load(Relaxed) != 0 {
-        AWAITED.store(0, Relaxed);
-    }
-}
 
 /// Returns whether the budget is below its low mark, or has no room for what a request waits for,
 /// and something is there to reclaim from. O(1); one load in a program that has neither a page
 /// cache nor a shrinker.
 #[inline]
-pub(super) fn is_due() -> bool {
+fn is_due() -> bool {
     let budget = STACK.pages().zones().budget();
     budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
 }
@@ -66,32 +61,31 @@ fn goal() -> Goal {
     }
 }
 
-/// Returns whether the running task is in a reclaim.
-pub(super) fn is_in_reclaim() -> bool {
-    STACK.pages().zones().budget().reclaimers().is_in()
-}
-
 /// Has the budget balanced by the thread, if there is one.
 #[cold]
-pub(crate) fn want() {
+fn want() {
     if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
         ring();
     }
 }
 
 /// The same at once, because the limit has changed.
-pub(crate) fn want_now() {
+pub(super) fn want_now() {
     RETRY_AT_NS.store(0, Relaxed);
     want();
 }
 
-/// Returns whether there is a thread that balances.
-pub(crate) fn is_balanced() -> bool {
-    has_thread()
+/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
+/// due. O(1).
+#[inline]
+pub(super) fn want_if_due() {
+    if is_due() {
+        want();
+    }
 }
 
 /// By the thread: balances the budget if that is due.
-pub(super) fn balance_if_due() {
+fn balance_if_due() {
     if !is_ready() || !WANTED.load(Acquire) && !is_due() {
         return;
     }
@@ -109,32 +103,28 @@ pub(super) fn balance_if_due() {
 }
 
 /// Waits until another balance has ended, for `ns` nanoseconds at most.
-pub(crate) fn wait_for_progress(ns: u64) {
+pub(super) fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
     want();
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// A request that has found no memory, and waits where the thread may free what the request may
-/// not: by functions of the program, and by writing dirty pages.
+/// See [`Wait`].
 pub(crate) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
 }
 
-impl BalanceWait {
-    /// For a request of `size` bytes, which has not waited yet.
-    pub(crate) fn new(size: usize) -> Self {
+impl Wait for BalanceWait {
+    fn new(size: usize) -> Self {
         Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
 
-    /// Waits until another balance has ended; returns whether the request is worth another try. Not
-    /// for each of many that fail in a row.
     #[inline(never)]
     #[cold]
-    pub(crate) fn has_balanced(&mut self) -> bool {
+    fn has_balanced(&mut self) -> bool {
         let budget = STACK.pages().zones().budget();
-        if !budget.has_reserve() || !has_thread() || is_in_reclaim() {
+        if !budget.has_reserve() || !has_thread() || budget.reclaimers().is_in() {
             return false;
         }
         let start = monotonic_ns();
@@ -163,5 +153,91 @@ impl Drop for BalanceWait {
         if self.waited_ns > 0 {
             AWAITED.store(0, Relaxed);
         }
+    }
+}
+
+/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
+/// the program. Returns the bytes.
+pub(super) fn reclaim(bytes: usize) -> usize {
+    if !is_ready() {
+        return 0;
+    }
+    let _errno = KeepErrno::new();
+    let used = || STACK.pages().zones().budget().used();
+    let before = used();
+    let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
+    let goal = Goal::Used(before.saturating_sub(frames));
+    cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
+    before.saturating_sub(used()) as usize * FRAME_BYTES
+}
+
+/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
+/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
+#[cold]
+pub(super) fn wake_for_writeback() -> bool {
+    background::start_for_callbacks();
+    let is_there = background::is_at_work();
+    if is_there && !WRITES_WISHED.swap(true, AcqRel) {
+        ring();
+    }
+    is_there
+}
+
+/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
+/// backings are the program's, and may take their time.
+fn write_dirty_pages() {
+    writers::write_some(writers::TURN_PAGES, |_| {
+        balance_if_due();
+        !writers::is_due() && !is_due()
+    });
+}
+
+impl Balancer for PageCaching {
+    type Wait = BalanceWait;
+
+    #[inline]
+    fn is_due() -> bool {
+        is_due()
+    }
+
+    fn want() {
+        want();
+    }
+
+    fn want_now() {
+        want_now();
+    }
+
+    fn work() {
+        balance_if_due();
+        if WRITES_WISHED.swap(false, AcqRel) || is_due() {
+            write_dirty_pages();
+        }
+    }
+
+    fn reclaim_pages() {
+        cache::reclaim_pages(&STACK);
+    }
+
+    fn is_used() -> bool {
+        STACK.used_page_cache().is_some()
+    }
+
+    fn visit_process_locks(visit: &mut Visit<'_>) {
+        writers::visit_locks(visit);
+    }
+
+    fn forget_work() {
+        // A page that is not written is not copied.
+        if WANTED.load(Relaxed) {
+            WANTED.store(false, Relaxed);
+        }
+        if AWAITED.load(Relaxed) != 0 {
+            AWAITED.store(0, Relaxed);
+        }
+    }
+
+    fn forget_threads() {
+        writers::forget_uses();
     }
 }

@@ -1,8 +1,8 @@
 //! Pages that somebody uses: pins, and latches for reading and writing.
 
-use crate::backing::{Access, ReadOnly, ReadWrite};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{RawPage, cache, waiting};
+use super::backing::{Access, ReadOnly, ReadWrite};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{RawPage, cache, waiting};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};

@@ -1,6 +1,6 @@
 //! A file behind a mapping: positioned reads and writes.
 
-use crate::backing::{Access, Backing, OsError, ReadOnly, ReadWrite};
+use super::backing::{Access, Backing, OsError, ReadOnly, ReadWrite};
 use core::ffi::CStr;
 use core::fmt;
 use core::marker::PhantomData;

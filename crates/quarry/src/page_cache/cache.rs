@@ -1,12 +1,12 @@
 //! The page cache of the process: where mappings come from, what all of them hold.
 
-use crate::backing::{Backing, PageError};
-use crate::budget::Group;
-use crate::file_mapping::Mapping;
+use super::backing::{Backing, PageError};
+use super::budget::Group;
+use super::file_mapping::Mapping;
+use super::raw_mapping::MappingOptions;
+use super::writers;
 use crate::gate;
 use crate::instance::{STACK, is_ready};
-use crate::raw_mapping::MappingOptions;
-use crate::writers;
 use quarry_core::cache::CachingStack;
 use quarry_core::frame::Order;
 use quarry_core::page_cache::{Event, EventCounts, READAHEAD_BYTES};

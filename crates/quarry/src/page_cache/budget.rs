@@ -4,9 +4,10 @@
 //! What programs see of it is [`Budget`]; `docs/budget.md` says what is counted and what happens at
 //! the limit.
 
+use super::balancing;
+use super::registration::{BudgetError, Kind, Registration};
 use crate::instance::STACK;
 use crate::process::{self, Mode, ensure_ready};
-use crate::registration::{BudgetError, Kind, Registration};
 use crate::{background, limits};
 use core::time::Duration;
 use quarry_core::cache::{CachingStack, Shrinker, ShrinkerOptions};
@@ -146,7 +147,7 @@ impl Budget {
     pub fn set_limit(self, bytes: usize) -> Resize {
         limits::set_own(bytes);
         background::start_for_callbacks();
-        background::want_now();
+        balancing::want_now();
         Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
     }
 
@@ -193,7 +194,7 @@ impl Budget {
     /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns how many
     /// fewer are. Calls shrinkers on this thread: the caller holds nothing that they need.
     pub fn reclaim(self, bytes: usize) -> usize {
-        process::reclaim(bytes)
+        balancing::reclaim(bytes)
     }
 
     /// Registers a cache of the program that frees objects when memory is short, until the
@@ -269,10 +270,10 @@ impl Resize {
             if progress.is_done() || left == 0 {
                 return progress;
             }
-            if !background::is_balanced() {
-                process::reclaim(progress.used - progress.target);
+            if !background::has_thread() {
+                balancing::reclaim(progress.used - progress.target);
             }
-            background::wait_for_progress(left.min(STEP_NS));
+            balancing::wait_for_progress(left.min(STEP_NS));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What a mapping is whatever its backing: its pages by numbers, its errors, its read-ahead, and
 //! its place among those that write.
 
-use crate::background::BalanceWait;
-use crate::backing::PageError;
+use super::backing::PageError;
+use super::balancing::{self, BalanceWait};
+use super::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
+use super::writers::{self, Writer, WriterCalls};
+use crate::balancer::Wait;
 use crate::instance::STACK;
-use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
-use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
 use quarry_core::cache::CachingStack;
@@ -163,7 +164,7 @@ impl MappingCore {
         if self.is_forked() || !writers::is_due() {
             return;
         }
-        let has_background = background::wake_for_writeback();
+        let has_background = balancing::wake_for_writeback();
         if has_background && !writers::is_overdue() {
             return;
         }
@@ -184,7 +185,7 @@ impl MappingCore {
             match self.raw.get_or_alloc(index, effort) {
                 Err(PageError::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
                 done => {
-                    background::balance_if_short();
+                    balancing::want_if_due();
                     return done;
                 }
             }

@@ -6,9 +6,9 @@
 //! pages unfilled, because the backing has refused or has unwound, takes these out of the mapping;
 //! those who wait for them get the error.
 
-use crate::backing::{Backing, OsError, PageError};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{Effort, RawPage};
+use super::backing::{Backing, OsError, PageError};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{Effort, RawPage};
 use core::ops::Range;
 use quarry_core::page_cache::{Trigger, Window};
 

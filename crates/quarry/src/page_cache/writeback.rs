@@ -7,9 +7,9 @@
 //! A page that is made dirty again while it is written stays dirty. So does one that the backing
 //! refuses; the refusal is recorded for the next flush.
 
-use crate::backing::{Backing, OsError, PageError};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{RawPage, inside, waiting};
+use super::backing::{Backing, OsError, PageError};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{RawPage, inside, waiting};
 use core::ops::Range;
 use quarry_core::lru::State;
 use quarry_core::page_cache::ErrorCursor;

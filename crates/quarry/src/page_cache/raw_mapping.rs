@@ -1,6 +1,6 @@
 //! Cached pages by numbers: the face of the process's one page cache without types.
 
-use crate::backing::{OsError, PageError};
+use super::backing::{OsError, PageError};
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
 use crate::process::{self, Mode, ensure_ready};

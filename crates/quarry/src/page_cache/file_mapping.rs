@@ -1,15 +1,16 @@
 //! Mappings: the cached pages of one file or database, with what lies behind them.
 
-use crate::backing::{Access, Backing, PageError, ReadWrite};
-use crate::mapping_core::MappingCore;
-use crate::page::{NewPage, PageRef, PageSlot, note_mark};
-use crate::process;
-use crate::raw_mapping::{
+use super::backing::{Access, Backing, PageError, ReadWrite};
+use super::mapping_core::MappingCore;
+use super::page::{NewPage, PageRef, PageSlot, note_mark};
+use super::raw_mapping::{
     Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
 };
-use crate::writeback::Mode;
-use crate::writers::{self, Writer, WriterCalls};
-use crate::{background, fill, writeback};
+use super::writeback::Mode;
+use super::writers::{self, Writer, WriterCalls};
+use super::{fill, writeback};
+use crate::background;
+use crate::process;
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
