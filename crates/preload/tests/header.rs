@@ -21,7 +21,8 @@ const SOURCES: [&str; 6] = [
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache, the budget, the heap profile. Made from the library's sources
+ * objects, pages, the page cache, the budget, the heap profile. Link with -lquarry-full; those of
+ * the heap and its profile are in libquarry.so as well. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */";
 
 /// Types whose contents are nobody's business.
