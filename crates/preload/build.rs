@@ -9,8 +9,7 @@ fn main() {
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,separate-loadable-segments");
-    let is_full = std::env::var_os("CARGO_FEATURE_FULL").is_some();
-    let name = if is_full { "libquarry-full.so.0" } else { "libquarry.so.0" };
+    let name = if cfg!(feature = "full") { "libquarry-full.so.0" } else { "libquarry.so.0" };
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,{name}");
     // Puts the functions of the fast path together.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));

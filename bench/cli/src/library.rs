@@ -112,8 +112,8 @@ fn file_name(object: Option<&str>) -> String {
     }
 }
 
-/// Finds a library (`None` = the default one, otherwise as [`object_for`] names it), or the one that
-/// is `named`; the path is absolute and can stand in `LD_PRELOAD`.
+/// Finds a library (`None` = the default one, otherwise as [`object_for`] names it), or the one
+/// that is `named`; the path is absolute and can stand in `LD_PRELOAD`.
 pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
     let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
@@ -163,8 +163,8 @@ fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
     }
 }
 
-/// The shared object that this command carries compressed, in a section that `scripts/embed.sh` adds
-/// to it.
+/// The shared object that this command carries compressed, in a section that `scripts/embed.sh`
+/// adds to it.
 fn embedded(name: &str) -> Option<Vec<u8>> {
     let this = fs::read(env::current_exe().ok()?).ok()?;
     let file = object::File::parse(&this[..]).ok()?;

@@ -4,8 +4,8 @@
 //! consist of their fast paths (`fast_path`); everything else is behind a cold call that keeps
 //! `errno`.
 //!
-//! With the feature `full` it is `libquarry-full.so`, which also has the checks and the functions of
-//! `quarry.h` for caches of objects, the page cache and the budget.
+//! With the feature `full` it is `libquarry-full.so`, which also has the checks and the functions
+//! of `quarry.h` for caches of objects, the page cache and the budget.
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so the
 //! library is empty there: the tests use the shared object of the release profile.

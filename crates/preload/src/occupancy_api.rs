@@ -1,4 +1,4 @@
-//! What a program may ask of its objects: whether moving one elsewhere would make memory free, and
+//! Questions of a program about its objects: whether moving one elsewhere would make memory free, and
 //! whether all of them are in order. `quarry.h` is made from this file too: documentation that
 //! stands here is read there.
 

@@ -1,5 +1,5 @@
-//! What the process does for the cache of its stack, as functions of the cache's type: nothing for
-//! `()`.
+//! The work of the process for the cache of its stack, as functions of the cache's type, which do
+//! nothing for `()`.
 
 use crate::instance::ProcessConfig;
 use quarry_core::stack::StackConfig;

@@ -1,4 +1,5 @@
-//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the process, `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the
+//! process, `%%` for `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;

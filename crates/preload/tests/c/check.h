@@ -122,7 +122,8 @@ static UNUSED void require_quarry(void)
     free(large);
 }
 
-/* Demands that every invariant of the heap holds, where the library can tell. Only where no other thread uses it. */
+/* Demands that every invariant of the heap holds, where the library can tell. Only where no other
+ * thread uses it. */
 static UNUSED void check_heap(const char *when)
 {
     int (*validate)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "quarry_validate");

@@ -13,8 +13,8 @@ pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
 }
 
-/// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the full library:
-/// for [`Run::full`](super::Run::full).
+/// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the full
+/// library: for [`Run::full`](super::Run::full).
 pub(crate) fn linked_program(source: &'static str) -> PathBuf {
     once(source, |source| linked(&format!("tests/c/{source}"), &["-std=gnu11", "-D_GNU_SOURCE"]))
 }

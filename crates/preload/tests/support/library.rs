@@ -46,7 +46,8 @@ pub(crate) fn slab_policy(library: &Path) -> &str {
     policy.filter(|policy| *policy != "full").unwrap_or(SLAB_POLICIES[0].name)
 }
 
-/// `libquarry-full.so`, and the shared objects of all slab policies, as far as they lie beside the one under test.
+/// `libquarry-full.so`, and the shared objects of all slab policies, as far as they lie beside the
+/// one under test.
 pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
     let own = library().expect("the library is under test");
     let name = |policy: &RegisteredPolicy| match policy.name == SLAB_POLICIES[0].name {
