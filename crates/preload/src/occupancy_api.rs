@@ -1,5 +1,5 @@
-//! Questions of a program about its objects: whether moving one elsewhere would make memory free, and
-//! whether all of them are in order. `quarry.h` is made from this file too: documentation that
+//! Questions of a program about its objects: whether moving one elsewhere would make memory free,
+//! and whether all of them are in order. `quarry.h` is made from this file too: documentation that
 //! stands here is read there.
 
 use crate::fast_path::{free_within, malloc_within};
