@@ -24,7 +24,7 @@ LIBRARY := $(TARGET)/release/libquarry.so
 FULL := $(TARGET)/release/libquarry-full.so
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. They are
 # the lines of the registry but for the first.
-REGISTRY := crates/core/src/slab/registry.rs
+REGISTRY := crates/mm/src/slab/registry.rs
 SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
@@ -55,7 +55,7 @@ TOOL := $(BUILD) build --profile tools
 write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
-	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
+	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) -name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
 	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free \

@@ -31,7 +31,8 @@ readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; those between them are compiled as well. All
 # others see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
-readonly CORE=(-p quarry-sys -p quarry-core -p quarry-alloc -p quarry-tidy)
+readonly CORE=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-alloc
+    -p quarry-tidy)
 
 # In brackets stands the step that builds what this one needs; where it is missing, this one builds
 # it.
@@ -108,7 +109,7 @@ step_clippy() {
     [[ -n $all ]] || return 0
     QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
-        && with_cfg sim clippy -p quarry-sys -p quarry-core --lib \
+        && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch --lib \
         && with_cfg sim clippy -p quarry-sys --test simulated \
         && with_cfg sim clippy "${ON_MACHINE[@]}" --all-targets
 }

@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_core::heap::options::{
+use quarry_mm::heap::options::{
     CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
 };
 use std::fmt;

@@ -122,7 +122,9 @@ fn samples_of(site: &Site) -> [Count; 3] {
 /// Functions of the allocator itself, in programs that have it inside.
 const INSIDE: &[&str] = &[
     "quarry::",
-    "quarry_core::",
+    "quarry_mm::",
+    "quarry_cache::",
+    "quarry_watch::",
     "quarry_sys::",
     "<quarry",
     "__rust_alloc",

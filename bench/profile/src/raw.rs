@@ -1,9 +1,9 @@
-//! A heap profile as a process writes it, or shows it in a memfd: see `layout` of `quarry_core`.
+//! A heap profile as a process writes it, or shows it in a memfd: see `layout` of `quarry_watch`.
 //!
 //! Every word is a stranger's: what makes no sense is an error or left out, never a panic.
 
 use anyhow::{Context, Result, bail, ensure};
-use quarry_core::watch::profile::layout::{
+use quarry_watch::profile::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES, TRACE_WRITTEN,
     VERSION,
 };

@@ -12,7 +12,7 @@ use crate::libc_malloc::Next;
 use crate::malloc::free_of_size;
 use core::ffi::{CStr, c_void};
 use quarry::process;
-use quarry_core::stack::{Entry, MIN_ALIGN, Request};
+use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
 use quarry_sys::report::fatal;
 
 /// `operator new` where the fast path refuses; null where there is no memory.

@@ -6,7 +6,7 @@ use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
-use quarry_core::frame::FRAME_BYTES;
+use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 
 /// Bytes held from the system, in use and free, as glibc names them.

@@ -4,8 +4,8 @@ use crate::fast_path::{free_within, malloc_within};
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
-use quarry_core::heap::LARGEST_REQUEST;
-use quarry_core::stack::{Entry, Request};
+use quarry_mm::heap::LARGEST_REQUEST;
+use quarry_mm::stack::{Entry, Request};
 use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::percpu::Object;
 

@@ -5,7 +5,7 @@
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
 use quarry::process;
-use quarry_core::stack::MIN_ALIGN;
+use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::report::warn;
 

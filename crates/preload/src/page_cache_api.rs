@@ -8,7 +8,7 @@ use quarry::{
     Backing, FileBacking, Invalidate, Mapping, OsError, PageCache, PageError, PageRef, PageSlot,
     RawPage, ReadWrite,
 };
-use quarry_core::stack::Request;
+use quarry_mm::stack::Request;
 use quarry_sys::errno;
 use quarry_sys::report::fatal;
 

@@ -8,8 +8,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Outcome, Run, is_full, libraries, library, program, scratch, slab_policy};
-use quarry_core::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
-use quarry_core::slab::{SLAB_POLICIES, slab_names};
+use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
+use quarry_mm::slab::{SLAB_POLICIES, slab_names};
 
 /// The slab policy of `libquarry.so`.
 const DEFAULT_SLAB: &str = SLAB_POLICIES[0].name;
@@ -293,7 +293,7 @@ fn a_slab_policy_that_the_library_has_not() {
         let run =
             |slab| environment().env("LD_PRELOAD", &library).env("QUARRY_SLAB", slab).finish();
         for name in slab_names() {
-            let meant = quarry_core::slab::slab_policy(name).expect("it is a name").name;
+            let meant = quarry_mm::slab::slab_policy(name).expect("it is a name").name;
             if meant == own {
                 let outcome = run(name).success();
                 assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");

@@ -9,7 +9,7 @@
 use crate::support::{full_library, library, slab_policy};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSymbol};
-use quarry_core::slab::SLAB_POLICIES;
+use quarry_mm::slab::SLAB_POLICIES;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Run, plugin, program, scratch};
 
-/// The first word of a profile (`layout` of `quarry_core`).
+/// The first word of a profile (`layout` of `quarry_watch`).
 const MAGIC: &[u8] = b"QUARRYHP";
 
 /// A thousand times on and off, while threads allocate in every way, libraries come and go, signals

@@ -1,7 +1,7 @@
 //! What a start costs in pages of the library: programs print their own `/proc/self/smaps`.
 
 use crate::support::{Run, library, slab_policy};
-use quarry_core::slab::SLAB_POLICIES;
+use quarry_mm::slab::SLAB_POLICIES;
 
 /// Pages that a start writes in what the loader maps from the file: five of addresses that it
 /// relocates, and one of variables.

@@ -2,7 +2,7 @@
 //! nothing for `()`.
 
 use crate::instance::ProcessConfig;
-use quarry_core::stack::StackConfig;
+use quarry_mm::stack::StackConfig;
 use quarry_sys::locks::Visit;
 
 /// The cache of the stack of the process.

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
-use quarry_core::slab::{CacheOptions, CacheParams, Remaining, SlabStats};
+use quarry_mm::slab::{CacheOptions, CacheParams, Remaining, SlabStats};
 use quarry_sys::report::warn;
 
 /// The parameters of a cache of `T`s.

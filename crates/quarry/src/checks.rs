@@ -6,7 +6,7 @@ use crate::instance::{STACK, checks};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
-use quarry_core::heap::{CheckOptions, Sampling};
+use quarry_mm::heap::{CheckOptions, Sampling};
 
 /// What SIGSEGV did before.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);

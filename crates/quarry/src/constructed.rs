@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use core::mem::needs_drop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
-use quarry_core::slab::{CacheOptions, SlabStats};
+use quarry_mm::slab::{CacheOptions, SlabStats};
 
 /// A cache of values that a constructor makes, once for each object when its slab is made. Whoever
 /// takes a value finds it as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).

@@ -2,15 +2,15 @@
 //! its building is.
 
 #[cfg(feature = "page-cache")]
-use quarry_core::cache::PageCaching;
-use quarry_core::pcp::V6_18;
-use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
-use quarry_core::stack::{Stack, StackConfig};
-#[cfg(feature = "checks")]
-use quarry_core::watch::Checks;
-use quarry_core::watch::HeapProfile;
+use quarry_cache::PageCaching;
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::{Line, Registered, SLAB_POLICIES, line_of};
+use quarry_mm::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
+#[cfg(feature = "checks")]
+use quarry_watch::Checks;
+use quarry_watch::HeapProfile;
 
 /// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
 /// this crate is built, or the default.

@@ -86,17 +86,15 @@ pub use pages::{PageFlags, PagePool, Pages};
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
 #[cfg(feature = "page-cache")]
-pub use quarry_core::cache::{
-    Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
-};
-pub use quarry_core::slab::{
+pub use quarry_cache::{Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
+pub use quarry_mm::slab::{
     CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
 };
-use quarry_core::stack::Request;
-pub use quarry_core::stack::{
+use quarry_mm::stack::Request;
+pub use quarry_mm::stack::{
     BalanceStats, BudgetStats, HeapUse, LargeStats, MemoryHeld, Pressure, StackStats,
 };
-pub use quarry_core::zone::GroupId;
+pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};

@@ -17,9 +17,9 @@
 //! Where the files cannot be read for a while, as without descriptors, the last limit holds.
 
 use crate::instance::STACK;
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::heap::LARGEST_BLOCK;
-use quarry_core::zone::Zone;
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::LARGEST_BLOCK;
+use quarry_mm::zone::Zone;
 use quarry_sys::cgroup::{MemoryLimit, memory_limit};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::overcommit;

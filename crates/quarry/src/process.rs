@@ -7,12 +7,12 @@ use crate::balancer::{Balancer, Cache, Wait};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, limits, profile, record, statistics};
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::heap::LARGEST_BLOCK;
-use quarry_core::slab::Occupancy;
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::LARGEST_BLOCK;
+use quarry_mm::slab::Occupancy;
 #[cfg(doc)]
-use quarry_core::stack::Stack;
-use quarry_core::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
+use quarry_mm::stack::Stack;
+use quarry_mm::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;

@@ -5,7 +5,7 @@ use crate::process::{self, Mode, ensure_ready};
 use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use quarry_core::slab::{
+use quarry_mm::slab::{
     Cache, CacheId, CacheOptions, CacheParams, MAX_CACHES, Remaining, SlabStats,
 };
 use quarry_sys::clear::clear;

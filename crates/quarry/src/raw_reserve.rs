@@ -11,8 +11,8 @@ use crate::process;
 use crate::raw_cache::RawCache;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use quarry_core::heap::classes;
-use quarry_core::stack::Request;
+use quarry_mm::heap::classes;
+use quarry_mm::stack::Request;
 
 /// Makes an address what the head of a reserve there holds.
 const MARK: usize = 0x5eaf_0b1e_c70f_ca5e;

@@ -21,7 +21,7 @@ use crate::instance::{STACK, is_ready};
 use crate::settings::{Wish, settings};
 use crate::{gate, profile, statistics, watcher};
 use core::ptr::null_mut;
-use quarry_core::frame::FRAME_BYTES;
+use quarry_mm::frame::FRAME_BYTES;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::errno::KeepErrno;

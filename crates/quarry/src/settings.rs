@@ -10,12 +10,12 @@ use crate::{profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use quarry_core::heap::options::{
+use quarry_mm::heap::options::{
     CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
     asks_for_checks, signal_number,
 };
-use quarry_core::pcp::FaultPolicy;
-use quarry_core::slab::slab_policy;
+use quarry_mm::pcp::FaultPolicy;
+use quarry_mm::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::primitive::{AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, warn};

@@ -1,7 +1,7 @@
 //! The C library's allocator, for `QUARRY_DISABLE=1`.
 
 use core::alloc::Layout;
-use quarry_core::stack::MIN_ALIGN;
+use quarry_mm::stack::MIN_ALIGN;
 
 /// Memory for a layout, or null.
 pub(crate) fn alloc(layout: Layout) -> *mut u8 {

@@ -5,7 +5,7 @@ use crate::instance::{DISABLED, READY, STACK, STATE};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::ptr::NonNull;
-use quarry_core::stack::{Section, ServedBy};
+use quarry_mm::stack::{Section, ServedBy};
 use quarry_record::{
     About, Head, MAGIC, Name, Owner, RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION,
 };

@@ -15,7 +15,7 @@
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
 //! stands alone.
 //!
-//! A new field also needs a new `VERSION`; `crates/core/src/stack/record.rs` fills it.
+//! A new field also needs a new `VERSION`; `crates/mm/src/stack/record.rs` fills it.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -10,9 +10,9 @@ use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
 use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
-use quarry_core::cache::CachingStack;
-use quarry_core::frame::{FRAME_BYTES, Order};
-use quarry_core::zone::Mark;
+use quarry_cache::CachingStack;
+use quarry_mm::frame::{FRAME_BYTES, Order};
+use quarry_mm::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

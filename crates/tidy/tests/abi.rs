@@ -110,7 +110,7 @@ fn the_library_contains_no_std() {
     };
     for library in libraries() {
         let all = all_names(&library);
-        assert!(all.iter().any(|name| name.contains("quarry_core")), "nm lists our own functions");
+        assert!(all.iter().any(|name| name.contains("quarry_mm")), "nm lists our own functions");
         let breaches: Vec<Breach> = all
             .iter()
             .filter(is_std)

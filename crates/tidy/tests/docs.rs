@@ -120,7 +120,7 @@ fn files_named_in_documents_exist() {
 
 /// Names after `name: "` in the tables of options.
 fn options_in_code() -> BTreeSet<String> {
-    let tables = ["crates/core/src/heap/options.rs", "crates/core/src/cache/options.rs"];
+    let tables = ["crates/mm/src/heap/options.rs", "crates/cache/src/stack/options.rs"];
     let names = |path: &str| {
         let text = std::fs::read_to_string(root().join(path)).expect("the table exists");
         let rests = text.split("name: \"").skip(1);

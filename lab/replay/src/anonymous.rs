@@ -3,8 +3,8 @@
 
 use crate::host::Mutex;
 use anyhow::{Result, anyhow};
-use quarry_core::frame::{NodeId, Pfn};
-use quarry_core::lru::{DescriptorTable, LruOptions, LruSet, PageNo, State};
+use quarry_cache::lru::{DescriptorTable, LruOptions, LruSet, PageNo, State};
+use quarry_mm::frame::{NodeId, Pfn};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 use std::sync::atomic::Ordering::Relaxed;

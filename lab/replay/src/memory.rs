@@ -1,7 +1,7 @@
 //! The interface by which a replayed kernel path allocates, and the memory that it gets.
 
-use quarry_core::lru::LruCounters;
-use quarry_core::page_cache::{Event, EventCounts};
+use quarry_cache::lru::LruCounters;
+use quarry_cache::page_cache::{Event, EventCounts};
 use quarry_sys::locks::AnyLock;
 use std::ptr::NonNull;
 

@@ -1,11 +1,11 @@
 //! The names of variants: a slab policy with a page policy, and with what else is varied.
 
-use quarry_core::cache::PageCachingOptions;
-use quarry_core::heap::options::StackOptions;
-use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
-use quarry_core::page_cache::TruncationPolicy;
-use quarry_core::pcp::{Chosen, FreeListPolicy, PAGE_POLICIES, PagePolicy};
-use quarry_core::slab::{slab_names, slab_policy};
+use quarry_cache::PageCachingOptions;
+use quarry_cache::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
+use quarry_cache::page_cache::TruncationPolicy;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{Chosen, FreeListPolicy, PAGE_POLICIES, PagePolicy};
+use quarry_mm::slab::{slab_names, slab_policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

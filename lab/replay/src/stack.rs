@@ -6,17 +6,15 @@ use crate::host::Mutex;
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use crate::policies::{CachingOptions, Policies};
 use anyhow::{Result, bail};
-use quarry_core::cache::{CachingStack, PageCaching};
-use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
-use quarry_core::lru::LruOptions;
-use quarry_core::pcp::{Chosen, Machine as Declared, PageRequest};
-use quarry_core::slab::{
-    CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
-};
-use quarry_core::stack::{Stack, StackConfig};
-use quarry_core::watch::AllInstruments;
+use quarry_cache::lru::LruOptions;
+use quarry_cache::{CachingStack, PageCaching};
+use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
+use quarry_mm::pcp::{Chosen, Machine as Declared, PageRequest};
+use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy};
+use quarry_mm::stack::{Stack, StackConfig};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, PerCpu};
+use quarry_watch::AllInstruments;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
@@ -352,8 +350,8 @@ mod tests {
     use crate::kernels::tests::{of_amount, of_bytes};
     use crate::kernels::{Cast, Scenario, Setting};
     use crate::stage::Scale;
-    use quarry_core::lru::LRU_POLICIES;
-    use quarry_core::slab::SLAB_POLICIES;
+    use quarry_cache::lru::LRU_POLICIES;
+    use quarry_mm::slab::SLAB_POLICIES;
     use std::time::Duration;
 
     /// A scenario that runs for a fixed amount of work or a moment.

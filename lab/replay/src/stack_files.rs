@@ -3,11 +3,11 @@
 use crate::file_cache::FileCache;
 use crate::host::yield_now;
 use crate::stack::{LabConfig, Slots, StackMemory};
-use quarry_core::cache::CachingStack;
-use quarry_core::lru::PageNo;
-use quarry_core::page_cache::{Effort, MappingId, MappingOptions, PageCacheRef, Slot};
-use quarry_core::slab::SlabPolicy;
-use quarry_core::stack::Stack;
+use quarry_cache::CachingStack;
+use quarry_cache::lru::PageNo;
+use quarry_cache::page_cache::{Effort, MappingId, MappingOptions, PageCacheRef, Slot};
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::stack::Stack;
 use std::slice;
 
 /// Pages of a request for dirty pages (`PAGEVEC_SIZE` of Linux 4.14).

@@ -2,7 +2,7 @@
 
 use crate::support::Workshop;
 use predicates::str::contains;
-use quarry_core::slab::{SLAB_POLICIES, slab_names, slab_policy};
+use quarry_mm::slab::{SLAB_POLICIES, slab_names, slab_policy};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

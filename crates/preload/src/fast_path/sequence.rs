@@ -1,6 +1,6 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_core::stack::Halves),
+//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_mm::stack::Halves),
 //! which `portable.rs` calls, in the same order and by the same sequences: the text of those comes
 //! from `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
 //! second, because it folds no atomic load into its use and must carry a sequence's result past its
@@ -65,10 +65,10 @@ pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
 use core::ffi::c_void;
 use quarry::process::ProcessConfig;
-use quarry_core::frame::Kind;
-use quarry_core::heap::classes::Served;
-use quarry_core::slab::{Geometry, GeometryOffsets};
-use quarry_core::stack::{Stack, StackOffsets};
+use quarry_mm::frame::Kind;
+use quarry_mm::heap::classes::Served;
+use quarry_mm::slab::{Geometry, GeometryOffsets};
+use quarry_mm::stack::{Stack, StackOffsets};
 use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
@@ -134,7 +134,7 @@ macro_rules! fast_malloc {
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
                 stack = sym quarry::process::STACK,
-                class_of = sym quarry_core::heap::classes::CLASS_OF,
+                class_of = sym quarry_mm::heap::classes::CLASS_OF,
                 slow = sym $slow,
                 small_end = const $crate::fast_path::FAST.small_end,
                 rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
@@ -255,7 +255,7 @@ macro_rules! fast_delete {
                 "sub r10, qword ptr [r9 + rax]",
                 "cmp r10, qword ptr [r9 + rax + 8]",
                 "ja {refused}",
-            ], served = quarry_core::heap::classes::SERVED
+            ], served = quarry_mm::heap::classes::SERVED
         }
     };
 }

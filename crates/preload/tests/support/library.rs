@@ -1,6 +1,6 @@
 //! Finds or builds the shared object under test.
 
-use quarry_core::slab::{RegisteredPolicy, SLAB_POLICIES};
+use quarry_mm::slab::{RegisteredPolicy, SLAB_POLICIES};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;

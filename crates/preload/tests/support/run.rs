@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-use quarry_core::heap::options::CHECK_OPTIONS;
+use quarry_mm::heap::options::CHECK_OPTIONS;
 
 use super::{Group, Stats, full_library, library, testing_a_peer};
 

@@ -9,9 +9,9 @@ use crate::background::{self, has_thread, ring};
 use crate::balancer::{Balancer, Wait};
 use crate::gate;
 use crate::instance::{STACK, is_ready};
-use quarry_core::cache::{self, CachingStack, Goal, PageCaching, ReclaimCaller};
-use quarry_core::frame::FRAME_BYTES;
-use quarry_core::zone::Mark;
+use quarry_cache::{CachingStack, Goal, PageCaching, ReclaimCaller};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::locks::Visit;
@@ -94,7 +94,7 @@ fn balance_if_due() {
         return;
     }
     WANTED.store(false, Relaxed);
-    let done = cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
+    let done = quarry_cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
     if done.missing > 0 {
         RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
     }
@@ -167,7 +167,7 @@ pub(super) fn reclaim(bytes: usize) -> usize {
     let before = used();
     let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
     let goal = Goal::Used(before.saturating_sub(frames));
-    cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
+    quarry_cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 
@@ -216,7 +216,7 @@ impl Balancer for PageCaching {
     }
 
     fn reclaim_pages() {
-        cache::reclaim_pages(&STACK);
+        quarry_cache::reclaim_pages(&STACK);
     }
 
     fn is_used() -> bool {

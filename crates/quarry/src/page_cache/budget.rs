@@ -10,10 +10,10 @@ use crate::instance::STACK;
 use crate::process::{self, Mode, ensure_ready};
 use crate::{background, limits};
 use core::time::Duration;
-use quarry_core::cache::{CachingStack, Shrinker, ShrinkerOptions};
-use quarry_core::frame::{FRAME_BYTES, MetadataKind};
-use quarry_core::stack::{BudgetStats, Pressure};
-use quarry_core::zone::{GroupId, GroupLimits, MarkOptions, Zone};
+use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
+use quarry_mm::frame::{FRAME_BYTES, MetadataKind};
+use quarry_mm::stack::{BudgetStats, Pressure};
+use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions, Zone};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::statm::anonymous_bytes;
 

@@ -7,9 +7,9 @@ use super::raw_mapping::MappingOptions;
 use super::writers;
 use crate::gate;
 use crate::instance::{STACK, is_ready};
-use quarry_core::cache::CachingStack;
-use quarry_core::frame::Order;
-use quarry_core::page_cache::{Event, EventCounts, READAHEAD_BYTES};
+use quarry_cache::CachingStack;
+use quarry_cache::page_cache::{Event, EventCounts, READAHEAD_BYTES};
+use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
 /// Cached pages of files and databases, in the memory that the heap has as well, under one limit:

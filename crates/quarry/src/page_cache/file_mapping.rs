@@ -16,8 +16,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, Range, RangeBounds};
 use core::ptr::NonNull;
-use quarry_core::page_cache::ErrorCursor;
-use quarry_core::stack::Request;
+use quarry_cache::page_cache::ErrorCursor;
+use quarry_mm::stack::Request;
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;
 

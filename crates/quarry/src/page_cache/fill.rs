@@ -10,7 +10,7 @@ use super::backing::{Backing, OsError, PageError};
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{Effort, RawPage};
 use core::ops::Range;
-use quarry_core::page_cache::{Trigger, Window};
+use quarry_cache::page_cache::{Trigger, Window};
 
 /// Most pages of a run: 128 KiB of small pages.
 const RUN: usize = 32;

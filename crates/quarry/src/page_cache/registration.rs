@@ -3,8 +3,8 @@
 use crate::instance::STACK;
 use crate::process;
 use core::ptr::NonNull;
-use quarry_core::cache::CachingStack;
-use quarry_core::stack::Request;
+use quarry_cache::CachingStack;
+use quarry_mm::stack::Request;
 use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;

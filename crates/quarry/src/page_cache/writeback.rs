@@ -11,8 +11,8 @@ use super::backing::{Backing, OsError, PageError};
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{RawPage, inside, waiting};
 use core::ops::Range;
-use quarry_core::lru::State;
-use quarry_core::page_cache::ErrorCursor;
+use quarry_cache::lru::State;
+use quarry_cache::page_cache::ErrorCursor;
 
 /// Most pages of one write: 256 KiB of small pages.
 const RUN: usize = 64;

@@ -20,7 +20,7 @@ static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// Takes the values of `QUARRY_PROFILE` and `QUARRY_PROFILE_MEAN`, while the settings are read.
 pub(crate) fn prepare(name: &str, value: &str) {
     if name == "PROFILE_MEAN" {
-        let mean = quarry_core::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
+        let mean = quarry_mm::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
         return MEAN.store(mean.unwrap_or(DEFAULT_MEAN_BYTES), Ordering::Relaxed);
     }
     if matches!(value, "" | "0") {

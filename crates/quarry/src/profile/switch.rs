@@ -9,8 +9,6 @@ use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready, profile};
 use core::fmt;
 use core::ptr::NonNull;
-use quarry_core::watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
-use quarry_core::watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -20,6 +18,8 @@ use quarry_sys::memfd::{replace_by_private, replace_by_sealed};
 use quarry_sys::os::{Confined, Linux, Os, OsResult};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::unwind;
+use quarry_watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
+use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 
 /// Whoever switches; nobody waits for it.
 static SWITCH: CountedLock<()> = CountedLock::new(());
@@ -32,7 +32,7 @@ const NAME: &core::ffi::CStr = c"quarry-profile";
 const LEAST_DESCRIPTOR: i32 = 100;
 
 /// Mean bytes from one sample to the next, unless another number is given.
-pub const DEFAULT_MEAN_BYTES: usize = quarry_core::watch::profile::DEFAULT_MEAN as usize;
+pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
 /// Why a profile does not start, or is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_cli::library::{self, LibraryError};
-use quarry_core::pcp::{Chosen, PAGE_POLICY_NAMES};
-use quarry_core::slab::{slab_names, slab_policy};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::table::{Table, figure, words};
+use quarry_mm::pcp::{Chosen, PAGE_POLICY_NAMES};
+use quarry_mm::slab::{slab_names, slab_policy};
 use quarry_sim::simulate::{Answer, Cell};
 use quarry_sim::{Costs, Topology, Waiting};
 use quarry_trace::Trace;

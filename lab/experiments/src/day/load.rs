@@ -16,7 +16,7 @@
 //! file in eight gets a second chance. A request that may wait reclaims twice its size once.
 
 use super::memory::{Block, Memory};
-use quarry_core::frame::{FRAME_BYTES, MigrateType};
+use quarry_mm::frame::{FRAME_BYTES, MigrateType};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};

@@ -2,8 +2,8 @@
 
 use crate::frames;
 use anyhow::{Context, Result, anyhow};
-use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
-use quarry_core::pcp::{
+use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
+use quarry_mm::pcp::{
     AllocFlags, Chosen, Machine, PAGE_POLICIES, PageAllocator, PageConfig, PageRequest,
 };
 use quarry_sys::percpu::SlotIndex;
@@ -139,7 +139,7 @@ impl Memory {
         if free == 0 {
             return 0.0;
         }
-        let in_blocks = |zone: &quarry_core::zone::Zone| {
+        let in_blocks = |zone: &quarry_mm::zone::Zone| {
             let stats = zone.stats();
             let of_order = |(order, row): (usize, &[u32; 4])| row.iter().sum::<u32>() << order;
             let blocks: u32 =

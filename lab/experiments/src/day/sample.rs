@@ -3,9 +3,9 @@
 use super::load::Load;
 use super::memory::{Memory, Variant};
 use anyhow::Result;
-use quarry_core::frame::FRAME_SHIFT;
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
+use quarry_mm::frame::FRAME_SHIFT;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 

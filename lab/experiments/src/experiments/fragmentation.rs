@@ -5,7 +5,6 @@ use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, co
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
-use quarry_core::pcp::PAGE_POLICIES;
 use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
@@ -15,6 +14,7 @@ use quarry_harness::picture::{Course, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
+use quarry_mm::pcp::PAGE_POLICIES;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;

@@ -6,7 +6,6 @@ use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
-use quarry_core::pcp::PAGE_POLICIES;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
@@ -16,6 +15,7 @@ use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload}
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::{Group, Matrix};
 use quarry_harness::usage::Usage;
+use quarry_mm::pcp::PAGE_POLICIES;
 use std::env;
 use std::io::Write;
 use std::path::PathBuf;

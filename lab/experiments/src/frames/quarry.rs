@@ -2,10 +2,10 @@
 
 use super::Frames;
 use anyhow::{Result, anyhow};
-use quarry_core::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
-use quarry_core::heap::options::StackOptions;
-use quarry_core::pcp::{AllocFlags, Chosen, PageAllocator, PageConfig, PageRequest};
-use quarry_core::zone::{Ask, Block, Destination, ZoneConfig, Zones};
+use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{AllocFlags, Chosen, PageAllocator, PageConfig, PageRequest};
+use quarry_mm::zone::{Ask, Block, Destination, ZoneConfig, Zones};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 
@@ -65,7 +65,7 @@ impl ZoneAlone {
 /// The first frame that a zone has.
 fn first_frame(zones: &Zones) -> u32 {
     let pageblocks = zones.memory().pageblocks();
-    let mut all = (0..).map(quarry_core::frame::PageblockIndex);
+    let mut all = (0..).map(quarry_mm::frame::PageblockIndex);
     let first = all.find(|index| pageblocks.at(*index).tag().node().is_some());
     first.expect("the zone has its frames from the start").first().0
 }

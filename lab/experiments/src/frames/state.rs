@@ -93,8 +93,8 @@ pub(super) fn partly_used(blocks: &[u32], frames: u32, order: u8) -> f64 {
 mod tests {
     use super::super::quarry::{PageLists, ZoneAlone};
     use super::*;
-    use quarry_core::frame::{NodeId, PageblockIndex};
-    use quarry_core::pcp::PAGE_POLICIES;
+    use quarry_mm::frame::{NodeId, PageblockIndex};
+    use quarry_mm::pcp::PAGE_POLICIES;
 
     const FRAMES: u32 = 64 << 8;
 

@@ -168,7 +168,7 @@ pub(crate) mod tests {
     use crate::memory::KernelMemory;
     use crate::policies::Policies;
     use crate::stack::{Machine, Replay};
-    use quarry_core::page_cache::TruncationPolicy;
+    use quarry_cache::page_cache::TruncationPolicy;
     use std::time::Duration;
 
     /// Runs some of a load on a memory, and checks that it found all its bytes.

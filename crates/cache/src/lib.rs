@@ -1,0 +1,23 @@
+//! The page cache of a stack, and the balance of the budget that it shares with the heap.
+//!
+//! A stack names it as its `Cache`: [`PageCaching`]. The modules, each using only those below it
+//! (`tests/layers.rs` of the workspace checks it):
+//!
+//! ```text
+//! stack       the page cache as a part of a stack, and the balance of its budget
+//! page_cache  pages of files and databases: index, fill, writeback, truncation
+//! lru         active and inactive lists of cached pages; one file per policy
+//! ```
+//!
+//! Nothing here allocates through the global allocator.
+#![cfg_attr(not(any(test, quarry_model)), no_std)]
+
+pub mod lru;
+pub mod page_cache;
+mod stack;
+
+pub use stack::{
+    Balanced, CachingStack, Count, Goal, MOST_CALLBACKS, MOST_SHRINKERS, PageCaching,
+    PageCachingOptions, PressureEvents, ReclaimCaller, Scanned, ShrinkControl, Shrinker,
+    ShrinkerOptions, Shrinkers, balance, missing, reclaim_pages,
+};

@@ -1,0 +1,174 @@
+//! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
+//! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
+//!
+//! A release goes over its pages twice: inner pages leave under their batch locks, and are most;
+//! then the rest leaves under the LRU lock. In the order of the list each sentinel would make the
+//! next page one. `batches.rs` says who may change what.
+
+use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
+use super::page::{Descriptor, DescriptorTable, PageNo};
+use super::policy::{ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Waiting};
+use super::state::State;
+use quarry_mm::frame::{NodeId, OsArray};
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::SlotIndex;
+
+/// Pages of one release that are looked at in two passes: as many as a gathering unmap hands over
+/// at most.
+const RELEASE: usize = 512;
+
+/// The lists of all nodes.
+pub(super) struct Batched {
+    nodes: OsArray<NodeLists>,
+    batch: usize,
+}
+
+impl Batched {
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    pub(super) fn build(setup: Setup) -> OsResult<Self> {
+        let nodes =
+            OsArray::filled(setup.os, setup.nodes, |node| NodeLists::new(node, setup.counts))?;
+        Ok(Self { nodes, batch: setup.batch })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &NodeLists> {
+        (0..self.nodes.len()).map(|node| self.nodes.at(node))
+    }
+
+    fn of(&self, node: NodeId) -> &NodeLists {
+        self.nodes.at(node.0 as usize)
+    }
+
+    /// The LRU lock of `node`: `held`, or another after it has been released.
+    pub(super) fn relock<'a, 'b>(
+        &'a self,
+        held: &'b mut Option<Locked<'a>>,
+        node: NodeId,
+    ) -> &'b mut Locked<'a> {
+        if held.as_ref().is_some_and(|held| !held.is_of(node)) {
+            *held = None;
+        }
+        held.get_or_insert_with(|| self.of(node).hold(node))
+    }
+
+    /// The batch lock of a page that is being released: `held`, or another after it has been
+    /// released. A scan may give the page another tag before the lock is held.
+    fn relock_batch<'a, 'b>(
+        &'a self,
+        held: &'b mut Option<Batch<'a>>,
+        descriptor: &Descriptor,
+    ) -> &'b mut Batch<'a> {
+        let node = descriptor.node();
+        loop {
+            let tag = tag(descriptor);
+            if held.as_ref().is_some_and(|held| !held.is(node, tag)) {
+                *held = None;
+            }
+            held.get_or_insert_with(|| self.of(node).hold_batch(node, tag));
+            if self::tag(descriptor) == tag {
+                return held.as_mut().expect("just taken");
+            }
+        }
+    }
+
+    /// Takes inner pages off under their batch locks. Returns which pages were sentinels.
+    fn release_inner(&self, table: &DescriptorTable, pages: &[PageNo]) -> [u64; RELEASE / 64] {
+        let mut sentinels = [0; RELEASE / 64];
+        let mut held = None;
+        for (number, &page) in pages.iter().enumerate() {
+            let descriptor = table.at(page);
+            if !descriptor.state.load().has(State::LRU) {
+                continue;
+            }
+            // A sentinel may become an inner page at any time; the second pass takes both.
+            let is_inner = role(descriptor) == INNER && {
+                let batch = self.relock_batch(&mut held, descriptor);
+                let is_inner = role(descriptor) == INNER;
+                if is_inner {
+                    batch.release(table, page);
+                }
+                is_inner
+            };
+            if !is_inner {
+                sentinels[number / 64] |= 1 << (number % 64);
+            }
+        }
+        sentinels
+    }
+
+    /// Takes the pages off that `sentinels` names, under the LRU lock and their batch locks.
+    fn release_sentinels(
+        &self,
+        table: &DescriptorTable,
+        pages: &[PageNo],
+        sentinels: &[u64; RELEASE / 64],
+    ) {
+        let (mut held, mut since) = (None, 0);
+        for (number, &page) in pages.iter().enumerate() {
+            if sentinels[number / 64] >> (number % 64) & 1 == 0 {
+                continue;
+            }
+            if since == SWAP_CLUSTER_MAX {
+                (held, since) = (None, 0);
+            }
+            let descriptor = table.at(page);
+            let locked = self.relock(&mut held, descriptor.node());
+            // No scan gives it another tag: that needs the LRU lock.
+            let batch = self.of(descriptor.node()).hold_batch(descriptor.node(), tag(descriptor));
+            locked.release(&batch, table, page);
+            since += 1;
+        }
+    }
+}
+
+impl Lists for Batched {
+    fn insert(&self, table: &DescriptorTable, _slot: SlotIndex, pages: &[PageNo]) {
+        let mut held = None;
+        for &page in pages {
+            self.relock(&mut held, table.at(page).node()).add(table, page, self.batch);
+        }
+    }
+
+    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
+        for some in pages.chunks(RELEASE) {
+            let sentinels = self.release_inner(table, some);
+            if sentinels != [0; RELEASE / 64] {
+                self.release_sentinels(table, some, &sentinels);
+            }
+        }
+    }
+
+    fn isolate(
+        &self,
+        table: &DescriptorTable,
+        (node, from): (NodeId, ListKind),
+        waiting: Waiting,
+        out: &mut [PageNo],
+    ) -> usize {
+        self.of(node).isolate(table, (node, from), (waiting, self.batch), out)
+    }
+
+    fn sizes(&self, node: NodeId) -> Sizes {
+        self.of(node).sizes()
+    }
+
+    fn counters(&self) -> LruCounters {
+        let mut counters = LruCounters::default();
+        self.all().for_each(|lists| lists.count(&mut counters));
+        counters
+    }
+
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.all().for_each(|lists| lists.visit_locks(visit));
+    }
+
+    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
+        let mut all = self.all().enumerate();
+        all.try_for_each(|(node, lists)| lists.validate(table, NodeId(node as u8)))
+    }
+}

@@ -1,0 +1,247 @@
+//! Cached pages: their numbers and their descriptors, at most 64 bytes each.
+//!
+//! Descriptors are type-stable: memory that was one stays one, or reads as zero, as long as the
+//! table lives. So a reader may look at a descriptor whose page was freed meanwhile: it finds a
+//! free word, or another page's key.
+
+use super::state::{State, StateWord};
+use Ordering::{Acquire, Relaxed, Release};
+use quarry_mm::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The number of a cached page: its descriptor's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageNo(pub u32);
+
+impl Member for PageNo {
+    #[inline(always)]
+    fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+fresh_zero! {
+    /// What is recorded of a cached page.
+    #[repr(C, align(64))]
+    pub struct Descriptor {
+        /// Pins, latch and flags.
+        pub state: StateWord,
+        /// The key's second half: the page's number within its mapping.
+        pub index: AtomicU64,
+        /// The key's first half: the number of its mapping; 0 where it has none.
+        pub mapping: AtomicU32,
+        /// The first frame of its memory.
+        pub pfn: AtomicU32,
+        /// A word of the page's owner (the extra bytes of a database's page).
+        pub private: AtomicU64,
+        next: AtomicU32,
+        previous: AtomicU32,
+        /// The number of the slab cache of the object in `private`; 0 where it is no object.
+        pub private_cache: AtomicU32,
+        /// Why the page could not be filled.
+        pub error: AtomicU32,
+        /// The tag of the page's batch (`batched`).
+        pub tag: AtomicU32,
+        /// True at the ends of a batch (`batched`).
+        pub sentinel: AtomicU8,
+        /// The node of its memory.
+        pub node: AtomicU8,
+        /// The order of its memory.
+        pub order: AtomicU8,
+        /// The group that it is charged to.
+        pub group: AtomicU8,
+        /// True while the owner of the mapping holds the page: by one pin, however often it asks
+        /// for it. Only the one task that holds pages of the mapping writes it.
+        held: AtomicU8,
+        /// The task that has latched the page for writing, if it said so; 0 else.
+        pub writer: AtomicU32,
+    }
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 64);
+
+impl Descriptor {
+    /// The first frame of the page's memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn pfn(&self) -> Pfn {
+        Pfn(self.pfn.load(Relaxed))
+    }
+
+    /// The node of the page's memory.
+    #[inline]
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        NodeId(self.node.load(Relaxed))
+    }
+
+    /// Returns whether the owner of the page's mapping holds it. The key that is read after that is
+    /// not older.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Acquire) != 0
+    }
+
+    /// Notes that the owner of the mapping holds the page, or not any more.
+    #[inline(always)]
+    pub fn set_held(&self, is_held: bool) {
+        self.held.store(is_held.into(), Release);
+    }
+
+    /// Takes the page out of its index, as [`StateWord::take_out`] says; nobody holds it any more.
+    ///
+    /// # Errors
+    /// The state now, if it refuses or the page is not live.
+    #[inline]
+    pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
+        let is_held = self.is_held();
+        let before = self.state.take_out(refused, pins, is_held)?;
+        if is_held {
+            self.set_held(false);
+        }
+        Ok(before)
+    }
+
+    /// Makes a descriptor free whose page has gone: all zero, the state last. Only the caller knows
+    /// it.
+    pub fn clear(&self) {
+        self.index.store(0, Relaxed);
+        self.mapping.store(0, Relaxed);
+        self.pfn.store(0, Relaxed);
+        self.private.store(0, Relaxed);
+        self.next.store(0, Relaxed);
+        self.previous.store(0, Relaxed);
+        self.tag.store(0, Relaxed);
+        self.private_cache.store(0, Relaxed);
+        self.error.store(0, Relaxed);
+        self.writer.store(0, Relaxed);
+        [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
+            .into_iter()
+            .for_each(|byte| byte.store(0, Relaxed));
+        self.state.begin(State::default());
+    }
+
+    /// Returns whether all of it is zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        let bytes = [&self.sentinel, &self.node, &self.order, &self.group, &self.held];
+        let links = [&self.next, &self.previous, &self.tag];
+        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error, &self.writer];
+        self.state.load() == State::default()
+            && self.index.load(Relaxed) == 0
+            && self.private.load(Relaxed) == 0
+            && bytes.into_iter().all(|byte| byte.load(Relaxed) == 0)
+            && links.into_iter().chain(words).all(|word| word.load(Relaxed) == 0)
+    }
+
+    /// The order of the page's memory.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> Order {
+        Order::new(self.order.load(Relaxed))
+    }
+}
+
+/// All descriptors of a page cache, in addresses of their own.
+///
+/// Invariant: descriptors `0..len` are readable; those that name no page have `state = 0`.
+pub struct DescriptorTable {
+    array: GrowingArray<Descriptor>,
+    _window: Window,
+}
+
+impl DescriptorTable {
+    /// A table for up to `capacity` pages. Maps nothing.
+    ///
+    /// # Errors
+    /// Where there are no addresses.
+    pub fn reserve(os: &'static dyn Os, capacity: usize) -> OsResult<Self> {
+        let bytes = GrowingArray::<Descriptor>::span(os, capacity);
+        let window = Window::choose(os, bytes, os.page_size().max(quarry_mm::frame::FRAME_BYTES))?;
+        Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
+    }
+
+    /// Says that page `n` lies in frame `n`, as a kernel has it: a simulated one puts what the
+    /// stack knows of a frame into the same line.
+    pub fn announce_as_of_frames(&self) {
+        self.array.announce_as_of_frames();
+    }
+
+    /// The descriptor of a page.
+    ///
+    /// # Panics
+    /// Beyond the last descriptor.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, page: PageNo) -> &Descriptor {
+        self.array.at(page.0 as usize)
+    }
+
+    /// Number of descriptors that are mapped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.array.len()
+    }
+
+    /// Returns whether no descriptor is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.array.is_empty()
+    }
+
+    /// Bytes that the memory of descriptors goes back in.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.array.page_bytes()
+    }
+
+    /// Gives the memory of free descriptors back, which fill pages of the system and are all zero:
+    /// whoever looks at them still reads zero. Returns false where the system refuses.
+    #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
+    pub fn purge(&self, first: PageNo, count: usize) -> bool {
+        debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
+        // SAFETY: a descriptor has atomic fields only; free ones are zero, and so is what replaces
+        // them. The caller hands none of them out meanwhile, so nobody writes them.
+        unsafe { self.array.purge(first.0 as usize, count) }
+    }
+
+    /// Maps descriptors `0..len`. One thread at a time.
+    ///
+    /// # Errors
+    /// The error of the OS; nothing has changed then.
+    pub fn grow(&self, len: usize) -> OsResult<()> {
+        self.array.grow(len)
+    }
+}
+
+/// The links of the LRU lists.
+impl Links for DescriptorTable {
+    type Member = PageNo;
+
+    #[inline]
+    fn next(&self, member: PageNo) -> Link<PageNo> {
+        Link::from_word(self.at(member).next.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_next(&self, member: PageNo, next: Link<PageNo>) {
+        self.at(member).next.store(next.word(), Relaxed);
+    }
+
+    #[inline]
+    fn previous(&self, member: PageNo) -> Link<PageNo> {
+        Link::from_word(self.at(member).previous.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: PageNo, previous: Link<PageNo>) {
+        self.at(member).previous.store(previous.word(), Relaxed);
+    }
+}

@@ -1,0 +1,193 @@
+//! What every LRU policy does: the lists of all nodes, behind the add batches.
+
+use super::page::{DescriptorTable, PageNo};
+use super::state::State;
+use quarry_mm::frame::NodeId;
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::Os;
+use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Which list of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// Pages that are evicted next, unless they are used again.
+    Inactive,
+    /// Pages that were used repeatedly.
+    Active,
+}
+
+impl ListKind {
+    /// Both lists, by index.
+    pub const ALL: [Self; 2] = [Self::Inactive, Self::Active];
+
+    /// The index of arrays by list.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The list that a page is on, or is to be added to: its flag `ACTIVE` says which.
+    #[inline(always)]
+    pub(super) fn of(state: State) -> Self {
+        if state.has(State::ACTIVE) { Self::Active } else { Self::Inactive }
+    }
+}
+
+/// Whether a scan waits for the locks of the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It waits.
+    Waits,
+    /// It waits for other tasks only: reclaim inside `malloc`, also in a handler of a signal. Who
+    /// holds a lock of the lists asks for nothing meanwhile. A scan that only tried them found
+    /// nothing while their holder waited for a CPU, and requests failed beside clean pages.
+    ForOthers,
+}
+
+/// Pages on the lists of a node: a snapshot, exact while nobody changes the lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pages on the inactive list.
+    pub inactive: u64,
+    /// Pages on the active list.
+    pub active: u64,
+}
+
+/// What the lists have done so far. All values only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LruCounters {
+    /// Critical sections of the nodes' LRU locks; 0 where locks do not count.
+    pub sections: u64,
+    /// Critical sections of batch locks; 0 where locks do not count, or under `single`.
+    pub batch_sections: u64,
+    /// Pages put on lists.
+    pub added: u64,
+    /// Pages taken off lists, by their release or by a scan.
+    pub removed: u64,
+    /// Those of them that scans took off.
+    pub isolated: u64,
+    /// Released pages that were sentinels, so that the LRU lock was needed.
+    pub sentinels: u64,
+}
+
+/// What the lists are built from.
+#[derive(Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) os: &'static dyn Os,
+    /// Number of nodes.
+    pub(super) nodes: usize,
+    /// Number of slots.
+    pub(super) slots: usize,
+    /// Most pages of a batch.
+    pub(super) batch: usize,
+    /// Whether locks count.
+    pub(super) counts: bool,
+}
+
+/// The lists of all nodes under one policy.
+///
+/// A page is on a list iff its flag `LRU` is set, on the one that its flag `ACTIVE` names; nobody
+/// changes `ACTIVE` meanwhile. The list is one of its node's, which never changes.
+pub(super) trait Lists {
+    /// Puts pages, which are on no list and which the caller has pinned, on the fronts of their
+    /// lists, one after the other. At most `MOST_ADD_BATCH` pages.
+    fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
+
+    /// Takes pages off their lists; skips those that are on none. Nobody but the caller knows them.
+    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
+
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
+    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if a lock is
+    /// held and the caller does not wait.
+    fn isolate(
+        &self,
+        table: &DescriptorTable,
+        from: (NodeId, ListKind),
+        waiting: Waiting,
+        out: &mut [PageNo],
+    ) -> usize;
+
+    /// Pages on the lists of a node.
+    fn sizes(&self, node: NodeId) -> Sizes;
+
+    /// What was done so far.
+    fn counters(&self) -> LruCounters;
+
+    /// Visits all locks.
+    fn visit_locks(&self, visit: &mut Visit<'_>);
+
+    /// Checks the equations. O(pages).
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken>;
+}
+
+/// Pages put on and taken off the two lists, written under one lock and read without it.
+#[derive(Default)]
+pub(super) struct Tally([AtomicU64; 2]);
+
+impl Tally {
+    /// Counts `pages` of a list. The caller holds the lock that guards the tally.
+    #[inline]
+    pub(super) fn count(&self, list: ListKind, pages: usize) {
+        add_to(&self.0[list.index()], pages as u64);
+    }
+
+    /// Pages of a list.
+    pub(super) fn of(&self, list: ListKind) -> u64 {
+        self.0[list.index()].load(Relaxed)
+    }
+
+    /// Pages of both lists.
+    pub(super) fn both(&self) -> u64 {
+        ListKind::ALL.iter().map(|list| self.of(*list)).sum()
+    }
+}
+
+/// Most pages that one scan moves from the tail to the front because they cannot be pinned: no
+/// index names them any more, and they leave the list when their last user is done.
+const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
+
+/// The tail of a list whose lock is held.
+pub(super) trait Tail {
+    /// The last page. `None` if there is none, or if it may not be touched because another task
+    /// holds its lock and the scan does not wait.
+    fn last(&mut self) -> Option<PageNo>;
+
+    /// Takes the last page, which was pinned, off the list.
+    fn take(&mut self, page: PageNo);
+
+    /// Moves the last page, which cannot be pinned, to the front.
+    fn pass(&mut self, page: PageNo);
+}
+
+/// Fills `out` with pages from the tail of a list, and pins them. Returns how many it took.
+pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -> usize {
+    let (mut taken, mut passed, mut first_passed) = (0, 0, None);
+    while taken < out.len() && passed < MOST_PASSED {
+        let Some(page) = tail.last().filter(|page| first_passed != Some(*page)) else { break };
+        if table.at(page).state.try_pin_unused() {
+            tail.take(page);
+            out[taken] = page;
+            taken += 1;
+        } else {
+            tail.pass(page);
+            passed += 1;
+            first_passed.get_or_insert(page);
+        }
+    }
+    taken
+}
+
+/// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
+pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+
+/// Adds to a counter that the holder of one lock writes.
+#[inline]
+pub(super) fn add_to(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed) + more, Relaxed);
+}

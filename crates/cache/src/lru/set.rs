@@ -1,0 +1,257 @@
+//! The LRU of a page cache: the lists of all nodes under the chosen policy, with an add batch of
+//! each CPU in front.
+
+use super::add_batch::{MOST_ADD_BATCH, Pages};
+use super::options::LruOptions;
+use super::page::{DescriptorTable, PageNo};
+use super::policy::{ListKind, LruCounters, Setup, Sizes, Waiting};
+use super::registry::ChosenLists;
+use super::state::State;
+use quarry_mm::frame::{NodeId, OsArray};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::{Chosen, CountedLock};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::SlotIndex;
+
+/// The add batch of one CPU, on cache lines of its own.
+#[repr(align(128))]
+struct AddBatch {
+    waiting: CountedLock<Pages, Chosen>,
+}
+
+/// The LRU of a page cache.
+///
+/// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
+/// than `add_batch` pages while nobody holds its lock; a page is on a list iff it has `LRU`.
+///
+/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
+/// inside `malloc` may wait for these locks when it puts pages back or releases them; only its scan
+/// does not wait, because a scan can look elsewhere.
+pub struct LruSet {
+    options: LruOptions,
+    lists: ChosenLists,
+    batches: OsArray<AddBatch>,
+}
+
+/// Receives pages whose last pin was given up while no index named them: they are on no list, the
+/// receiver owns them, and frees them. Called without locks.
+pub type Released<'a> = dyn FnMut(PageNo) + 'a;
+
+/// Marks the list that a page, which is on none, is to be added to.
+fn mark(table: &DescriptorTable, page: PageNo, active: bool) {
+    let state = &table.at(page).state;
+    let now = state.load();
+    debug_assert!(!now.has(State::LRU), "a page is added once");
+    if now.has(State::ACTIVE) != active {
+        if active {
+            state.set(State::ACTIVE)
+        } else {
+            state.clear(State::ACTIVE)
+        };
+    }
+}
+
+impl LruSet {
+    /// Empty lists for `nodes` nodes, and batches for `slots` slots.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    ///
+    /// # Panics
+    /// If a batch has no page, or more than [`MOST_ADD_BATCH`].
+    pub fn build(
+        os: &'static dyn Os,
+        options: LruOptions,
+        slots: usize,
+        nodes: usize,
+    ) -> OsResult<Self> {
+        let LruOptions { policy, add_batch, counts } = options;
+        assert!((1..=MOST_ADD_BATCH).contains(&add_batch), "an add batch has 1 to 56 pages");
+        let setup = Setup { os, nodes, slots, batch: add_batch, counts };
+        let lists = ChosenLists::build(policy, setup)?;
+        let batches = OsArray::filled(os, slots, |_| AddBatch {
+            waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
+        })?;
+        Ok(Self { options, lists, batches })
+    }
+
+    /// How it was set up.
+    #[must_use]
+    pub fn options(&self) -> LruOptions {
+        self.options
+    }
+
+    /// Puts a page, which is on no list and which the caller has pinned, into the add batch of a
+    /// slot, with a pin of the batch's own. Moves a full batch to the lists. Where another task
+    /// holds the batch, the page goes to its list at once.
+    pub fn add(
+        &self,
+        table: &DescriptorTable,
+        slot: SlotIndex,
+        page: PageNo,
+        active: bool,
+        released: &mut Released<'_>,
+    ) {
+        mark(table, page, active);
+        table.at(page).state.pin_again();
+        let Some(mut waiting) = self.batches.at(slot.0 as usize).waiting.try_lock() else {
+            return self.move_to_lists(table, slot, &[page], released);
+        };
+        waiting.push(page);
+        if waiting.as_slice().len() < self.options.add_batch {
+            return;
+        }
+        let full = waiting.take();
+        drop(waiting);
+        self.move_to_lists(table, slot, full.as_slice(), released);
+    }
+
+    /// Moves the add batch of a slot to the lists. A batch that another task holds is left to it.
+    pub fn drain(&self, table: &DescriptorTable, slot: SlotIndex, released: &mut Released<'_>) {
+        let Some(mut waiting) = self.batches.at(slot.0 as usize).waiting.try_lock() else {
+            return;
+        };
+        let all = waiting.take();
+        drop(waiting);
+        self.move_to_lists(table, slot, all.as_slice(), released);
+    }
+
+    /// Moves the add batches of all slots to the lists; waits for those that others hold. Pages
+    /// that others are moving at the moment may still be on their way. O(slots).
+    pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
+        for slot in 0..self.batches.len() {
+            let all = self.batches.at(slot).waiting.lock().take();
+            self.move_to_lists(table, SlotIndex(slot as u32), all.as_slice(), released);
+        }
+    }
+
+    /// Puts pages, each with a pin that is given up here, on their lists.
+    ///
+    /// A page that nobody but the batch knows any more takes no detour over a list
+    /// (`folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
+    fn move_to_lists(
+        &self,
+        table: &DescriptorTable,
+        slot: SlotIndex,
+        pages: &[PageNo],
+        released: &mut Released<'_>,
+    ) {
+        let mut alive = Pages::NONE;
+        for &page in pages {
+            let state = &table.at(page).state;
+            let now = state.load();
+            if now.pins() == 1 && !now.has(State::LIVE) {
+                let is_last = state.unpin();
+                debug_assert!(is_last, "only a pin or an index leads to a page");
+                released(page);
+            } else {
+                alive.push(page);
+            }
+        }
+        if alive.as_slice().is_empty() {
+            return;
+        }
+        self.lists.lists().insert(table, slot, alive.as_slice());
+        let mut dead = Pages::NONE;
+        for &page in alive.as_slice() {
+            if table.at(page).state.unpin() {
+                dead.push(page);
+            }
+        }
+        if !dead.as_slice().is_empty() {
+            self.lists.lists().remove(table, dead.as_slice());
+            dead.as_slice().iter().for_each(|page| released(*page));
+        }
+    }
+
+    /// Takes pages that are being released, and that nobody else knows, off their lists; many in
+    /// one critical section, by the policy's rule. Pages on no list are skipped.
+    pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
+        self.lists.lists().remove(table, pages);
+    }
+
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that no index
+    /// names any more stay; up to 32 of them go to the front. Returns how many it took.
+    pub fn isolate(
+        &self,
+        table: &DescriptorTable,
+        node: NodeId,
+        from: ListKind,
+        out: &mut [PageNo],
+    ) -> usize {
+        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
+    }
+
+    /// As [`isolate`](Self::isolate), but ends where the running task holds a lock that it needs:
+    /// for reclaim inside `malloc`, which a handler of a signal may call.
+    pub fn isolate_anywhere(
+        &self,
+        table: &DescriptorTable,
+        node: NodeId,
+        from: ListKind,
+        out: &mut [PageNo],
+    ) -> usize {
+        self.lists.lists().isolate(table, (node, from), Waiting::ForOthers, out)
+    }
+
+    /// Puts isolated pages on the fronts of their lists, active where the second field says so, one
+    /// after the other, and gives up the pins of [`isolate`](Self::isolate). `slot` is that of the
+    /// running CPU.
+    pub fn put_back(
+        &self,
+        table: &DescriptorTable,
+        slot: SlotIndex,
+        pages: &[(PageNo, bool)],
+        released: &mut Released<'_>,
+    ) {
+        for some in pages.chunks(MOST_ADD_BATCH) {
+            let mut marked = Pages::NONE;
+            for &(page, active) in some {
+                mark(table, page, active);
+                marked.push(page);
+            }
+            self.move_to_lists(table, slot, marked.as_slice(), released);
+        }
+    }
+
+    /// Pages on the lists of a node; those in add batches are on none.
+    #[must_use]
+    pub fn sizes(&self, node: NodeId) -> Sizes {
+        self.lists.lists().sizes(node)
+    }
+
+    /// What the lists have done so far.
+    #[must_use]
+    pub fn counters(&self) -> LruCounters {
+        self.lists.lists().counters()
+    }
+
+    /// Visits the locks of lists and add batches.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.lists.lists().visit_locks(visit);
+        for slot in 0..self.batches.len() {
+            visit("cpu->lru_add", &self.batches.at(slot).waiting);
+        }
+    }
+
+    /// Checks the equations of lists and batches. O(pages). For tests: nobody may use the set
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
+        self.lists.lists().validate(table)?;
+        for slot in 0..self.batches.len() {
+            let waiting = self.batches.at(slot).waiting.lock();
+            let (len, check) = (waiting.as_slice().len(), Check::of("add batch").at(slot as u64));
+            check.that(len < self.options.add_batch, "pages in a batch < its size")?;
+            for &page in waiting.as_slice() {
+                let (state, check) = (table.at(page).state.load(), Check::of("add batch"));
+                check.at(page.0).that(state.pins() > 0, "a page in a batch is pinned")?;
+                check.at(page.0).that(!state.has(State::LRU), "it is on no list")?;
+            }
+        }
+        Ok(())
+    }
+}

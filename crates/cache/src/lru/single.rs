@@ -1,0 +1,208 @@
+//! `single`: one lock per node, as Linux 4.15 had it.
+//!
+//! Pages go on and off page by page within a held section. An add batch holds the lock of a node
+//! as long as its pages are that node's (`pagevec_lru_move_fn`). A release does so too, and lets
+//! the lock go at every 32nd page, so that others do not wait for long lists (`release_pages`,
+//! `SWAP_CLUSTER_MAX`).
+
+use super::page::{DescriptorTable, PageNo};
+use super::policy::{
+    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Tail, Tally, Waiting, add_to,
+    scan,
+};
+use super::state::State;
+use quarry_mm::frame::{List, NodeId, OsArray};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::{Chosen, CountedLock, Guard};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::{AtomicU64, Effort, Ordering::Relaxed, effort};
+
+type Heads = [List<PageNo>; 2];
+
+/// The lists of one node, on cache lines of their own.
+///
+/// Equation: `added - removed = pages on the list`, for each list.
+#[repr(align(128))]
+struct NodeLists {
+    heads: CountedLock<Heads, Chosen>,
+    added: Tally,
+    removed: Tally,
+    isolated: AtomicU64,
+}
+
+/// The lists of all nodes.
+pub(super) struct Single {
+    nodes: OsArray<NodeLists>,
+}
+
+/// The lock of a node, held from page to page while they are of the same node.
+struct Held<'a> {
+    node: NodeId,
+    lists: &'a NodeLists,
+    heads: Guard<'a, Heads, Chosen>,
+}
+
+impl Held<'_> {
+    fn add(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
+        let descriptor = table.at(page);
+        let list = ListKind::of(descriptor.state.load());
+        self.heads[list.index()].push_front(table, page);
+        descriptor.state.set(State::LRU);
+        self.lists.added.count(list, 1);
+    }
+
+    fn take(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
+        let descriptor = table.at(page);
+        let list = ListKind::of(descriptor.state.clear(State::LRU));
+        self.heads[list.index()].remove(table, page);
+        self.lists.removed.count(list, 1);
+    }
+}
+
+/// The tail of a list.
+struct HeldTail<'a> {
+    held: Held<'a>,
+    table: &'a DescriptorTable,
+    from: ListKind,
+}
+
+impl Tail for HeldTail<'_> {
+    fn last(&mut self) -> Option<PageNo> {
+        self.held.heads[self.from.index()].last()
+    }
+
+    fn take(&mut self, page: PageNo) {
+        self.held.take(self.table, page);
+    }
+
+    fn pass(&mut self, page: PageNo) {
+        let list = &mut self.held.heads[self.from.index()];
+        list.remove(self.table, page);
+        list.push_front(self.table, page);
+    }
+}
+
+impl Single {
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    pub(super) fn build(setup: Setup) -> OsResult<Self> {
+        let nodes = OsArray::filled(setup.os, setup.nodes, |_| NodeLists {
+            heads: CountedLock::counting([List::new(), List::new()], Chosen(setup.counts)),
+            added: Tally::default(),
+            removed: Tally::default(),
+            isolated: AtomicU64::new(0),
+        })?;
+        Ok(Self { nodes })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &NodeLists> {
+        (0..self.nodes.len()).map(|node| self.nodes.at(node))
+    }
+
+    fn hold(&self, node: NodeId) -> Held<'_> {
+        let lists = self.nodes.at(node.0 as usize);
+        Held { node, lists, heads: lists.heads.lock() }
+    }
+
+    /// The lock of `node`: `held`, or another after it has been released.
+    fn relock<'a, 'b>(&'a self, held: &'b mut Option<Held<'a>>, node: NodeId) -> &'b mut Held<'a> {
+        if held.as_ref().is_some_and(|held| held.node != node) {
+            *held = None;
+        }
+        held.get_or_insert_with(|| self.hold(node))
+    }
+}
+
+impl Lists for Single {
+    fn insert(&self, table: &DescriptorTable, _slot: SlotIndex, pages: &[PageNo]) {
+        let mut held = None;
+        for &page in pages {
+            self.relock(&mut held, table.at(page).node()).add(table, page);
+        }
+    }
+
+    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
+        let (mut held, mut since) = (None, 0);
+        for &page in pages {
+            since += 1;
+            if since == SWAP_CLUSTER_MAX {
+                held = None;
+            }
+            let descriptor = table.at(page);
+            if !descriptor.state.load().has(State::LRU) {
+                continue;
+            }
+            let node = descriptor.node();
+            if held.as_ref().is_none_or(|held: &Held<'_>| held.node != node) {
+                since = 0;
+            }
+            self.relock(&mut held, node).take(table, page);
+        }
+    }
+
+    fn isolate(
+        &self,
+        table: &DescriptorTable,
+        (node, from): (NodeId, ListKind),
+        waiting: Waiting,
+        out: &mut [PageNo],
+    ) -> usize {
+        let lists = self.nodes.at(node.0 as usize);
+        let heads = match waiting {
+            Waiting::Waits => Some(lists.heads.lock()),
+            Waiting::ForOthers => lists.heads.lock_of_others(),
+        };
+        let Some(heads) = heads else { return 0 };
+        let mut tail = HeldTail { held: Held { node, lists, heads }, table, from };
+        let taken = scan(table, &mut tail, out);
+        add_to(&lists.isolated, taken as u64);
+        taken
+    }
+
+    fn sizes(&self, node: NodeId) -> Sizes {
+        let lists = self.nodes.at(node.0 as usize);
+        let size = |list| lists.added.of(list).saturating_sub(lists.removed.of(list));
+        Sizes { inactive: size(ListKind::Inactive), active: size(ListKind::Active) }
+    }
+
+    fn counters(&self) -> LruCounters {
+        let mut counters = LruCounters::default();
+        for lists in self.all() {
+            counters.sections += lists.heads.stats().acquisitions;
+            counters.added += lists.added.both();
+            counters.removed += lists.removed.both();
+            counters.isolated += lists.isolated.load(Relaxed);
+        }
+        counters
+    }
+
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.all().for_each(|lists| visit("node->lru_lock", &lists.heads));
+    }
+
+    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
+        for (node, lists) in self.all().enumerate() {
+            let heads = lists.heads.lock();
+            for list in ListKind::ALL {
+                let mut pages = 0u64;
+                heads[list.index()].validate(table, |page| {
+                    pages += 1;
+                    let descriptor = table.at(page);
+                    let (state, check) = (descriptor.state.load(), Check::of("lru").at(page.0));
+                    check.that(state.has(State::LRU), "a page on a list has LRU")?;
+                    check.that(ListKind::of(state) == list, "ACTIVE = on the active list")?;
+                    check.equal(descriptor.node().0, node as u64, "node of a page = its list's")
+                })?;
+                let listed = lists.added.of(list) - lists.removed.of(list);
+                Check::of("lru").equal(listed, pages, "added - removed = pages on the list")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! `splice`: as `batched`, and pages are added as whole lists that were linked outside of the lock
+//! (D. Jordan, "splice local lists onto the front of the LRU", January 2018; never merged).
+//!
+//! The pages of an add batch become up to four *local lists*, one for each list of each node that
+//! they go to. A local list is made as one closed batch: one tag, and its two ends are sentinels.
+//! Each goes to the front of its list in one hold of the LRU lock, in constant time.
+//!
+//! Pages have `LRU` before they are on a list. Whoever sees the flag may look at links, tag and
+//! role, so all of those are written before: the flag is set with release ordering once they are
+//! complete for the whole local list, and readers load it with acquire ordering. Nobody takes such
+//! a page off a list that it is not on yet: the add batch pins it until it is.
+
+use super::add_batch::Pages;
+use super::batched::Batched;
+use super::batches::{END, INNER, Tags, assign};
+use super::page::{DescriptorTable, PageNo};
+use super::policy::{ListKind, Lists, LruCounters, Setup, Sizes, Waiting};
+use super::state::State;
+use quarry_mm::frame::{List, NodeId, OsArray};
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
+
+/// Local lists of one add batch (`MAX_LRU_SPLICES`).
+const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
+
+/// Where a slot is in its sequence of tags, on a cache line of its own. Two tasks that use one
+/// slot at the same time may choose the same tag.
+#[repr(align(64))]
+struct SlotTags(AtomicU32);
+
+/// The lists of all nodes.
+pub(super) struct Splice {
+    lists: Batched,
+    tags: OsArray<SlotTags>,
+}
+
+/// Pages that go to the same list: one closed batch in the making.
+struct Local {
+    at: (NodeId, ListKind),
+    tag: usize,
+    batch: List<PageNo>,
+    pages: usize,
+}
+
+type Locals = [Option<Local>; MAX_LRU_SPLICES];
+
+impl Local {
+    fn push(&mut self, table: &DescriptorTable, page: PageNo) {
+        effort::spend(Effort::LruPage, 1);
+        assign(table.at(page), self.tag, INNER);
+        self.batch.push_front(table, page);
+        // The count belongs to the list that the page goes to; the published patch adds it to
+        // another one.
+        self.pages += 1;
+    }
+
+    /// Makes both ends sentinels.
+    fn close(&self, table: &DescriptorTable) {
+        let ends = [self.batch.first(), self.batch.last()];
+        ends.into_iter().flatten().for_each(|end| assign(table.at(end), self.tag, END));
+    }
+
+    /// Tells everyone that the pages are complete.
+    fn publish(&self, table: &DescriptorTable) {
+        for page in self.batch.members(table) {
+            table.at(page).state.set(State::LRU);
+        }
+    }
+}
+
+impl Splice {
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    pub(super) fn build(setup: Setup) -> OsResult<Self> {
+        let tags = OsArray::filled(setup.os, setup.slots, |slot| {
+            SlotTags(AtomicU32::new((slot as u32).wrapping_mul(0x9e37_79b9)))
+        })?;
+        Ok(Self { lists: Batched::build(setup)?, tags })
+    }
+
+    /// The next tag of a slot.
+    fn choose_tag(&self, slot: SlotIndex) -> usize {
+        let seed = &self.tags.at(slot.0 as usize).0;
+        let mut tags = Tags::from(seed.load(Relaxed));
+        let tag = tags.choose();
+        seed.store(tags.seed(), Relaxed);
+        tag
+    }
+
+    /// Puts pages on local lists by where they go, all complete but for the flag. Returns those
+    /// that no list has room for.
+    fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
+        let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
+        for &page in pages {
+            let descriptor = table.at(page);
+            let at = (descriptor.node(), ListKind::of(descriptor.state.load()));
+            let is_its = |local: &Option<Local>| local.as_ref().is_none_or(|local| local.at == at);
+            let Some(place) = locals.iter_mut().find(|local| is_its(local)) else {
+                singles.push(page);
+                continue;
+            };
+            let fresh = || Local { at, tag: self.choose_tag(slot), batch: List::new(), pages: 0 };
+            place.get_or_insert_with(fresh).push(table, page);
+        }
+        locals.iter().flatten().for_each(|local| local.close(table));
+        (locals, singles)
+    }
+}
+
+impl Lists for Splice {
+    fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
+        let (locals, singles) = self.sort(table, slot, pages);
+        locals.iter().flatten().for_each(|local| local.publish(table));
+        let mut held = None;
+        for local in locals.into_iter().flatten() {
+            let Local { at: (node, list), batch, pages, .. } = local;
+            self.lists.relock(&mut held, node).splice(table, list, batch, pages);
+        }
+        drop(held);
+        self.lists.insert(table, slot, singles.as_slice());
+    }
+
+    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
+        self.lists.remove(table, pages);
+    }
+
+    fn isolate(
+        &self,
+        table: &DescriptorTable,
+        from: (NodeId, ListKind),
+        waiting: Waiting,
+        out: &mut [PageNo],
+    ) -> usize {
+        self.lists.isolate(table, from, waiting, out)
+    }
+
+    fn sizes(&self, node: NodeId) -> Sizes {
+        self.lists.sizes(node)
+    }
+
+    fn counters(&self) -> LruCounters {
+        self.lists.counters()
+    }
+
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.lists.visit_locks(visit);
+    }
+
+    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
+        self.lists.validate(table)
+    }
+}

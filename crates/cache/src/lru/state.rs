@@ -1,0 +1,310 @@
+//! The state word of a cached page: its pins, its latch and its flags in one atomic.
+//!
+//! ```text
+//! | version : 16 | flags : 16 | exclusive : 1 | shared : 11 | pins : 20 |
+//! ```
+//!
+//! * A *pin* keeps the page and its memory where they are. Users hold pins, and so does everyone
+//!   who works on the page without its lock: the filler, writeback, a per-CPU add batch, a scan.
+//! * The *latch* orders those who read and write the bytes.
+//! * `LIVE`: the index of a mapping names this page. Whoever clears it took the page out of the
+//!   index; whoever then brings the pins to 0 owns the page and frees it.
+//!
+//! Equations: `word = 0` iff the descriptor is free; `pins = 0 and not LIVE` only while the one
+//! owner frees the page; `exclusive` implies `shared = 0`.
+
+use quarry_mm::frame::fresh_zero;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+/// Most pins that one page can count.
+pub const MOST_PINS: u64 = (1 << 20) - 1;
+/// Most pins that users get. The rest is for those who need one in any case: add batches, scans,
+/// truncation.
+pub const MOST_USER_PINS: u64 = 1 << 19;
+/// Most readers that hold the latch of one page.
+pub const MOST_SHARED: u64 = (1 << 11) - 1;
+
+const PIN: u64 = 1;
+const SHARED_SHIFT: u32 = 20;
+const SHARED: u64 = 1 << SHARED_SHIFT;
+
+/// A value of the state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct State(pub u64);
+
+impl State {
+    /// The latch is held for writing, or while the page is filled.
+    pub const EXCLUSIVE: u64 = 1 << 31;
+    /// The index of a mapping names this page.
+    pub const LIVE: u64 = 1 << 32;
+    /// The bytes are those of the backing, or newer ones.
+    pub const UPTODATE: u64 = 1 << 33;
+    /// The page was used since the last scan.
+    pub const REFERENCED: u64 = 1 << 34;
+    /// The bytes are newer than those of the backing.
+    pub const DIRTY: u64 = 1 << 35;
+    /// The bytes are being written to the backing.
+    pub const WRITEBACK: u64 = 1 << 36;
+    /// On the active list, or to be added there.
+    pub const ACTIVE: u64 = 1 << 37;
+    /// On a list of the LRU.
+    pub const LRU: u64 = 1 << 38;
+    /// The page was part of the working set when it was last evicted.
+    pub const WORKINGSET: u64 = 1 << 39;
+    /// The last write to the backing failed.
+    pub const ERROR: u64 = 1 << 40;
+    /// Tasks sleep until the latch is free or writeback ends.
+    pub const WAITERS: u64 = 1 << 41;
+    /// No reclaim may take the page (in-memory databases).
+    pub const UNEVICTABLE: u64 = 1 << 42;
+    /// The first use of this page starts the next read-ahead (`PG_readahead`).
+    pub const READAHEAD: u64 = 1 << 43;
+    /// Read ahead, and not asked for when it came: its first use is no second one.
+    pub const FRESH: u64 = 1 << 44;
+    /// One more version: every release of the exclusive latch adds it.
+    pub const VERSION: u64 = 1 << 48;
+
+    /// One pin.
+    pub const PIN: u64 = PIN;
+    /// All bits of readers that hold the latch.
+    pub const SHARED: u64 = MOST_SHARED << SHARED_SHIFT;
+    /// All bits of pins.
+    pub const PINS: u64 = MOST_PINS;
+
+    /// Number of pins.
+    #[inline(always)]
+    #[must_use]
+    pub const fn pins(self) -> u64 {
+        self.0 & MOST_PINS
+    }
+
+    /// Returns whether somebody pins the page beside its add batch, or the scan that has taken it
+    /// off its list.
+    #[inline]
+    #[must_use]
+    pub const fn is_pinned_by_users(self) -> bool {
+        self.pins() > (self.0 & (Self::LRU | Self::UNEVICTABLE) == 0) as u64
+    }
+
+    /// Number of readers that hold the latch.
+    #[inline(always)]
+    #[must_use]
+    pub const fn shared(self) -> u64 {
+        self.0 >> SHARED_SHIFT & MOST_SHARED
+    }
+
+    /// Returns whether every flag in `flags` is set.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has(self, flags: u64) -> bool {
+        self.0 & flags == flags
+    }
+}
+
+fresh_zero! {
+    /// The state word itself; zero in a free descriptor.
+    #[derive(Default)]
+    #[repr(transparent)]
+    pub struct StateWord {
+        word: AtomicU64,
+    }
+}
+
+impl StateWord {
+    /// The value now.
+    #[inline(always)]
+    pub fn load(&self) -> State {
+        State(self.word.load(Ordering::Acquire))
+    }
+
+    /// Replaces `from` by `to`; where the word has changed, returns what it is.
+    ///
+    /// # Errors
+    /// The value now.
+    #[inline(always)]
+    pub fn exchange(&self, from: State, to: State) -> Result<(), State> {
+        self.word
+            .compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(State)
+    }
+
+    /// Sets flags; returns the value before.
+    #[inline]
+    pub fn set(&self, flags: u64) -> State {
+        State(self.word.fetch_or(flags, Ordering::AcqRel))
+    }
+
+    /// Clears flags; returns the value before.
+    #[inline]
+    pub fn clear(&self, flags: u64) -> State {
+        State(self.word.fetch_and(!flags, Ordering::AcqRel))
+    }
+
+    /// Pins the page and marks it as used, in one step, where all of `needed` is set. Returns the
+    /// new value.
+    #[inline(always)]
+    pub fn try_pin(&self, needed: u64) -> Option<State> {
+        let mut now = self.load();
+        loop {
+            if !now.has(needed) || now.pins() >= MOST_USER_PINS {
+                return None;
+            }
+            let pinned = State((now.0 + PIN) | State::REFERENCED);
+            match self.exchange(now, pinned) {
+                Ok(()) => return Some(pinned),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Pins the page without marking it as used, where it is `LIVE`: for scans.
+    #[inline]
+    pub fn try_pin_unused(&self) -> bool {
+        let mut now = self.load();
+        while now.has(State::LIVE) && now.pins() < MOST_PINS {
+            match self.exchange(now, State(now.0 + PIN)) {
+                Ok(()) => return true,
+                Err(changed) => now = changed,
+            }
+        }
+        false
+    }
+
+    /// Adds a pin to a page that the caller has pinned already; returns the value before.
+    #[inline]
+    pub fn pin_again(&self) -> State {
+        let before = State(self.word.fetch_add(PIN, Ordering::Relaxed));
+        debug_assert!(before.pins() > 0 && before.pins() < MOST_PINS);
+        before
+    }
+
+    /// Gives a pin up. Returns whether that was the last one of a page that no index names any
+    /// more: the caller owns the page then, and frees it.
+    #[inline(always)]
+    #[must_use = "the last one frees the page"]
+    pub fn unpin(&self) -> bool {
+        let before = State(self.word.fetch_sub(PIN, Ordering::AcqRel));
+        debug_assert!(before.pins() > 0, "a pin is given up once");
+        before.pins() == 1 && !before.has(State::LIVE)
+    }
+
+    /// Takes the latch for reading, if nobody writes.
+    #[inline]
+    pub fn try_latch_shared(&self) -> bool {
+        let mut now = self.load();
+        while !now.has(State::EXCLUSIVE) && now.shared() < MOST_SHARED {
+            match self.exchange(now, State(now.0 + SHARED)) {
+                Ok(()) => return true,
+                Err(changed) => now = changed,
+            }
+        }
+        false
+    }
+
+    /// Takes the latch for writing, if nobody else holds it.
+    #[inline]
+    pub fn try_latch_exclusive(&self) -> bool {
+        let mut now = self.load();
+        while !now.has(State::EXCLUSIVE) && now.shared() == 0 {
+            match self.exchange(now, State(now.0 | State::EXCLUSIVE)) {
+                Ok(()) => return true,
+                Err(changed) => now = changed,
+            }
+        }
+        false
+    }
+
+    /// Gives the latch up after reading; returns the value before.
+    #[inline]
+    pub fn unlatch_shared(&self) -> State {
+        let before = State(self.word.fetch_sub(SHARED, Ordering::AcqRel));
+        debug_assert!(before.shared() > 0, "a latch is given up once");
+        before
+    }
+
+    /// Gives the latch up after writing, sets `flags`, and counts a version; returns the value
+    /// before.
+    #[inline]
+    pub fn unlatch_exclusive(&self, flags: u64) -> State {
+        let mut now = self.load();
+        debug_assert!(now.has(State::EXCLUSIVE), "a latch is given up once");
+        loop {
+            let freed = now.0 & !State::EXCLUSIVE & !State::WAITERS | flags;
+            match self.exchange(now, State(freed.wrapping_add(State::VERSION))) {
+                Ok(()) => return now,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Clears `LIVE` for a caller that takes the page out of its index, and latches it, unless
+    /// anything of `refused` is set. A dirty page counts as clean from now on. Gives up the pin of
+    /// its holding where it `is_held`, and adds `pins` pins for the caller (0 where it has one).
+    /// Returns the value before.
+    ///
+    /// # Errors
+    /// The value now, if it refuses or the page is not live.
+    #[inline]
+    pub fn take_out(&self, refused: u64, pins: u64, is_held: bool) -> Result<State, State> {
+        let mut now = self.load();
+        loop {
+            if !now.has(State::LIVE) || now.0 & refused != 0 {
+                return Err(now);
+            }
+            let held = if is_held { PIN } else { 0 };
+            let gone = State::LIVE | State::DIRTY;
+            let taken = (now.0 & !gone | State::EXCLUSIVE) + pins - held;
+            match self.exchange(now, State(taken)) {
+                Ok(()) => return Ok(now),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Gives the exclusive latch of a page up that no index names any more, and the caller's pin,
+    /// unless that is the last one. Returns the value before; with one pin the caller owns the
+    /// page now.
+    #[inline]
+    pub fn leave(&self) -> State {
+        let mut now = self.load();
+        debug_assert!(!now.has(State::LIVE) && now.pins() > 0, "taken out, and pinned");
+        while now.pins() > 1 {
+            let left = now.0 & !(State::EXCLUSIVE | State::WAITERS);
+            match self.exchange(now, State(left.wrapping_add(State::VERSION) - PIN)) {
+                Ok(()) => return now,
+                Err(changed) => now = changed,
+            }
+        }
+        now
+    }
+
+    /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`.
+    /// Returns whether it was so.
+    #[inline]
+    pub fn try_evict(&self) -> bool {
+        let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;
+        let kept = State::EXCLUSIVE
+            | State::DIRTY
+            | State::WRITEBACK
+            | State::REFERENCED
+            | State::UNEVICTABLE;
+        let now = self.load();
+        now.pins() == 1
+            && now.has(State::LIVE | State::UPTODATE)
+            && now.0 & (busy | kept) == 0
+            && self.exchange(now, State(now.0 & !State::LIVE)).is_ok()
+    }
+
+    /// Writes the word of a descriptor that only the caller knows.
+    #[inline]
+    pub fn begin(&self, state: State) {
+        self.word.store(state.0, Ordering::Release);
+    }
+
+    /// The word itself, for futexes and models.
+    #[inline]
+    pub fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+}

@@ -1,0 +1,366 @@
+//! The page cache of a stack, and the handle that its users have.
+
+use super::aside::Aside;
+use super::counters::{Counters, EventCounts};
+use super::demand::Demands;
+use super::descriptors::FreePages;
+use super::host::Host;
+use super::index::{IndexCounts, IndexNodes};
+use super::list_balance::ListBalance;
+use super::mapping::{MappingId, MappingOptions, Mappings};
+use super::options::PageCacheOptions;
+use super::waits::Waits;
+use super::workingset::{Buckets, Clock};
+use crate::lru::{
+    DescriptorTable, LruCounters, LruOptions, LruSet, MOST_USER_PINS, PageNo, Sizes, State,
+};
+use core::ptr::NonNull;
+use quarry_mm::frame::{Kind, NodeId, OsArray};
+use quarry_mm::slab::{CacheId, Late};
+use quarry_mm::zone::GroupId;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::report::fatal;
+
+/// The page cache of a stack: nothing but zero bytes before its first use.
+pub struct PageCache {
+    tables: Late<Tables>,
+    /// Held while the tables are made.
+    build: CountedLock<()>,
+    /// The number of the slab cache of index nodes; 0 where there is none yet.
+    nodes: AtomicU32,
+}
+
+impl Default for PageCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PageCache {
+    /// A page cache that has not been used yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { tables: Late::new(), build: CountedLock::new(()), nodes: AtomicU32::new(0) }
+    }
+
+    /// The handle for a host; makes the tables at the first call, and the slab cache of index
+    /// nodes by `make_nodes`.
+    ///
+    /// # Errors
+    /// Where the system refuses memory for them.
+    pub fn open<'a, H: Host>(
+        &'a self,
+        host: &'a H,
+        options: &PageCacheOptions,
+        lru: LruOptions,
+        make_nodes: impl FnOnce() -> OsResult<CacheId>,
+    ) -> OsResult<PageCacheRef<'a, H>> {
+        if let Some(cache) = self.opened(host) {
+            return Ok(cache);
+        }
+        let _held = self.build.lock();
+        if self.nodes().is_none() {
+            self.nodes.store(make_nodes()?.index() as u32, Relaxed);
+        }
+        let tables = self.tables.build(|| Tables::build(host, options, lru))?;
+        Ok(PageCacheRef { host, tables })
+    }
+
+    /// The handle for a host, if the cache has been used.
+    #[inline]
+    pub fn opened<'a, H: Host>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
+        self.tables.get().map(|tables| PageCacheRef { host, tables })
+    }
+
+    /// The slab cache of index nodes.
+    pub fn nodes(&self) -> Option<CacheId> {
+        match self.nodes.load(Relaxed) {
+            0 => None,
+            number => Some(CacheId::new(number as usize)),
+        }
+    }
+
+    /// Visits the lock of its first use; [`PageCacheRef::visit_locks`] has the others.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("page_cache->build", &self.build);
+    }
+}
+
+/// What a page cache is made of.
+pub(super) struct Tables {
+    pub(super) options: PageCacheOptions,
+    pub(super) pages: DescriptorTable,
+    pub(super) free: FreePages,
+    pub(super) lru: LruSet,
+    pub(super) mappings: Mappings,
+    /// Index nodes that wait, and those with shadow entries only.
+    pub(super) nodes: IndexNodes,
+    /// The clock of each node's lists.
+    pub(super) clocks: OsArray<Clock>,
+    pub(super) balances: OsArray<ListBalance>,
+    pub(super) demands: Demands,
+    pub(super) buckets: Buckets,
+    pub(super) waits: Waits,
+    pub(super) counters: Counters,
+    pub(super) aside: Aside,
+}
+
+impl Tables {
+    fn build<H: Host>(host: &H, options: &PageCacheOptions, lru: LruOptions) -> OsResult<Self> {
+        let os = host.pages().arena().os();
+        let capacity = host.pages().arena().frames() as usize;
+        let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
+        Ok(Self {
+            options: *options,
+            pages: DescriptorTable::reserve(os, capacity)?,
+            free: FreePages::build(os, slots, capacity)?,
+            lru: LruSet::build(os, lru, slots as usize, nodes)?,
+            mappings: Mappings::build(os)?,
+            nodes: IndexNodes::new(),
+            clocks: OsArray::zeroed(os, nodes)?,
+            balances: OsArray::zeroed(os, nodes)?,
+            demands: Demands::default(),
+            buckets: Buckets::for_pages(capacity as u64),
+            waits: Waits::build(os)?,
+            counters: Counters::build(os, slots)?,
+            aside: Aside::new(),
+        })
+    }
+}
+
+/// A page cache and the stack that it is part of: what users of the cache have. Numbers of pages
+/// that it takes are those of pages that the caller has pinned, unless a function says otherwise.
+pub struct PageCacheRef<'a, H: Host> {
+    pub(super) host: &'a H,
+    pub(super) tables: &'a Tables,
+}
+
+impl<H: Host> Clone for PageCacheRef<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Host> Copy for PageCacheRef<'_, H> {}
+
+// Mappings.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Creates a mapping without pages. O(1).
+    ///
+    /// # Errors
+    /// Where there is no memory for it, or no such group.
+    pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
+        let group = GroupId(options.group);
+        if !self.host.groups().join(group) {
+            return Err(quarry_sys::errno::OsError(libc::EINVAL));
+        }
+        let created = self.tables.mappings.create(&self.tables.nodes, options);
+        if created.is_err() {
+            self.host.groups().leave(group);
+        }
+        created
+    }
+
+    /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
+    /// page enters it meanwhile. Pages that are pinned are freed when their last pin goes. Returns
+    /// false where there is no such mapping.
+    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
+        *locked.tree.value() = false;
+        let group = GroupId(locked.mapping.group());
+        let has_slack = locked.mapping.has_slack();
+        drop(locked);
+        self.truncate(mapping, 0);
+        if group != GroupId::ROOT {
+            // What waits in add batches is charged to the group.
+            self.drain_batches();
+        }
+        if has_slack {
+            self.release_aside();
+        }
+        tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
+        true
+    }
+
+    /// The word of the mapping's owner; `None` where there is no such mapping. O(1).
+    pub fn owner(self, mapping: MappingId) -> Option<u64> {
+        self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
+    }
+
+    /// Mappings that are live. O(1).
+    pub fn mappings(self) -> u32 {
+        self.tables.mappings.live()
+    }
+
+    /// Pages of a mapping (SQLite's `xPagecount`); 0 where there is no such mapping. O(1).
+    pub fn pages_of(self, mapping: MappingId) -> u64 {
+        self.tables.mappings.get(mapping).map_or(0, |mapping| mapping.pages.load(Relaxed))
+    }
+}
+
+// Pages.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Adds a pin to a page that the caller has pinned. Aborts with a line where the page has
+    /// [`MOST_USER_PINS`] already: who adds so many forgets to give them up.
+    #[inline]
+    pub fn pin_again(self, page: PageNo) {
+        if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
+            too_many_pins(page);
+        }
+    }
+
+    /// The bytes of a page.
+    #[inline]
+    pub fn address(self, page: PageNo) -> NonNull<u8> {
+        self.host.pages().arena().address(self.tables.pages.at(page).pfn())
+    }
+
+    /// Number of bytes of a page.
+    #[inline]
+    pub fn bytes(self, page: PageNo) -> usize {
+        self.tables.pages.at(page).order().bytes()
+    }
+
+    /// Number of frames of a page.
+    #[inline]
+    pub(super) fn frames(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).order().frames().into()
+    }
+
+    /// The page whose memory begins at `address`. O(1).
+    pub fn page_at(self, address: *const u8) -> Option<PageNo> {
+        let pages = self.host.pages();
+        let pfn = pages.arena().pfn(address)?;
+        let is_start = pages.arena().address(pfn).as_ptr().cast_const() == address;
+        let is_cached = is_start && pages.frames().kind(pfn) == Kind::CACHED;
+        is_cached.then(|| PageNo(pages.frames().link(pfn)))
+    }
+
+    /// Mapping number and index of a page.
+    #[inline]
+    pub fn key(self, page: PageNo) -> (u32, u64) {
+        let page = self.tables.pages.at(page);
+        (page.mapping.load(Relaxed), page.index.load(Relaxed))
+    }
+
+    /// Returns whether there is a page with this number, and somebody pins it beside its add batch.
+    /// O(1).
+    #[inline]
+    pub fn is_pinned(self, page: PageNo) -> bool {
+        (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
+    }
+
+    /// Notes the task that latches a page for writing, or 0: for callers that give the latch up by
+    /// the page's number.
+    #[inline]
+    pub fn set_writer(self, page: PageNo, task: u32) {
+        self.tables.pages.at(page).writer.store(task, Relaxed);
+    }
+
+    /// The task that was noted last.
+    #[inline]
+    pub fn writer(self, page: PageNo) -> u32 {
+        self.tables.pages.at(page).writer.load(Relaxed)
+    }
+
+    /// Pins, latch and flags of a page.
+    #[inline]
+    pub fn state(self, page: PageNo) -> State {
+        self.tables.pages.at(page).state.load()
+    }
+
+    /// The private word of a page: 0 in a new one.
+    #[inline]
+    pub fn private(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).private.load(Relaxed)
+    }
+
+    /// Changes the private word of a page. Where the mapping names a cache for such words, the word
+    /// is 0 or the address of an object of that cache, which is freed with the page.
+    ///
+    /// # Safety
+    /// So it is, and the object is the page's alone.
+    #[inline]
+    pub unsafe fn set_private(self, page: PageNo, word: u64) {
+        self.tables.pages.at(page).private.store(word, Relaxed);
+    }
+}
+
+// The cache as a whole.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Puts pages that wait in add batches on their lists, gives index nodes and descriptors back
+    /// that nobody uses. Returns the bytes of descriptors. O(slots + descriptors).
+    pub fn trim(self) -> usize {
+        self.drain_batches();
+        self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
+        self.tables.free.trim(&self.tables.pages, self.host.metadata())
+    }
+
+    /// How often what happened to pages. O(slots).
+    pub fn events(self) -> EventCounts {
+        self.tables.counters.sums()
+    }
+
+    /// Pages on the lists of a node; those in add batches are on none. O(1).
+    pub fn list_sizes(self, node: NodeId) -> Sizes {
+        self.tables.lru.sizes(node)
+    }
+
+    /// What the lists have done so far.
+    pub fn lru_counters(self) -> LruCounters {
+        self.tables.lru.counters()
+    }
+
+    /// What the indexes of all mappings hold, and how many places were looked at in them so far,
+    /// those of mappings that are gone included. O(mappings).
+    pub fn index_counts(self) -> IndexCounts {
+        let mut all = IndexCounts::default();
+        for (_, mapping) in self.tables.mappings.all() {
+            all += mapping.index.lock(&self.tables.nodes).counts();
+        }
+        all
+    }
+
+    /// Frames of pages that somebody pins, beside add batches, or whose mapping is unevictable.
+    /// O(descriptors).
+    pub fn pinned_frames(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        let is_pinned = |page: &PageNo| {
+            let state = self.state(*page);
+            state.has(State::UNEVICTABLE) || state.is_pinned_by_users()
+        };
+        all.filter(is_pinned).map(|page| self.frames(page)).sum()
+    }
+
+    /// Descriptors of pages that are in an index or pinned. O(descriptors).
+    pub fn descriptors_in_use(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        all.filter(|page| self.state(*page) != State::default()).count() as u64
+    }
+
+    /// The choices that the cache was made with.
+    pub fn options(self) -> PageCacheOptions {
+        self.tables.options
+    }
+
+    /// Visits the locks.
+    pub fn visit_locks(self, visit: &mut Visit<'_>) {
+        self.tables.mappings.visit_locks(visit);
+        self.tables.nodes.visit_locks(visit);
+        self.tables.lru.visit_locks(visit);
+        self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_pins(page: PageNo) -> ! {
+    fatal(format_args!("cached page {} has {MOST_USER_PINS} pins, and gets no more", page.0))
+}

@@ -1,0 +1,186 @@
+//! What happened to pages: counted per slot, summed when somebody asks.
+//!
+//! Gauges are differences of counts: `nr_file_pages = added - removed`.
+
+use core::ops::Index;
+use quarry_mm::frame::{OsArray, fresh_zero};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Declares the events with the names that `/proc/vmstat` has for them, or would have.
+macro_rules! events {
+    ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
+        /// Something that happens to pages.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Event {
+            $($(#[$doc])* $event,)*
+        }
+
+        impl Event {
+            /// All events, with the names that statistics print.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$event, $name),)*];
+        }
+    };
+}
+
+events! {
+    /// Frames of pages that entered an index.
+    Added = "page_cache_added",
+    /// Frames of pages that left their index.
+    Removed = "page_cache_removed",
+    /// Frames that were taken for pages.
+    Taken = "page_cache_taken",
+    /// Frames of pages that went back to the page allocator.
+    Released = "page_cache_released",
+    /// KiB that were read from a backing.
+    PagedIn = "pgpgin",
+    /// KiB that were written to a backing.
+    PagedOut = "pgpgout",
+    /// A fill failed.
+    FillFailed = "page_cache_fill_failed",
+    /// A task waited for another one to fill the page, or for its latch.
+    Waited = "page_cache_waited",
+    /// Frames of pages that became dirty.
+    Dirtied = "nr_dirtied",
+    /// Frames of dirty pages that became clean, or left their index.
+    Cleaned = "page_cache_cleaned",
+    /// Frames whose writing to a backing began.
+    WritebackBegun = "page_cache_writeback_begun",
+    /// Frames whose writing to a backing ended.
+    WritebackEnded = "nr_written",
+    /// Frames of pages that entered an index and that no reclaim may take.
+    UnevictableAdded = "unevictable_pgs_culled",
+    /// Frames of such pages that left their index.
+    UnevictableRemoved = "unevictable_pgs_cleared",
+    /// A scan moved a page to the active list.
+    Activated = "pgactivate",
+    /// A scan moved a page to the inactive list.
+    Deactivated = "pgdeactivate",
+    /// A scan put a page back to the head of its list.
+    Rotated = "pgrotated",
+    /// A scan found a dirty page.
+    FoundDirty = "nr_vmscan_write",
+    /// A scan could not have the lock of a page's mapping.
+    MappingBusy = "page_cache_scan_busy",
+    /// A page of the inactive list that a direct reclaim looked at.
+    ScannedDirect = "pgscan_direct",
+    /// The same in the background.
+    ScannedBackground = "pgscan_kswapd",
+    /// A page that a direct reclaim evicted.
+    StolenDirect = "pgsteal_direct",
+    /// The same in the background.
+    StolenBackground = "pgsteal_kswapd",
+    /// A page came back that had been evicted.
+    Refaulted = "workingset_refault_file",
+    /// It came back so soon that it became active at once.
+    RefaultActivated = "workingset_activate_file",
+    /// It had been active when it was evicted.
+    Restored = "workingset_restore_file",
+    /// A truncation or invalidation removed a page.
+    Truncated = "page_cache_truncated",
+    /// An invalidation left a page that was in use.
+    InvalidationBusy = "page_cache_invalidate_busy",
+    /// The lock of a mapping was taken to remove entries.
+    IndexHolds = "truncate_index_holds",
+    /// Add batches were drained for a truncation.
+    Drains = "truncate_lru_drains",
+    /// Pages were taken off LRU lists together.
+    LruRemovals = "release_lru_removals",
+    /// Blocks went to the page allocator together.
+    FreeSections = "release_free_sections",
+    /// An index walk had to be done under the lock.
+    SlowLookups = "page_cache_slow_lookups",
+    /// A request for a page found no memory.
+    Full = "page_cache_full",
+}
+
+/// Number of events.
+pub const EVENTS: usize = Event::ALL.len();
+
+fresh_zero! {
+    /// The counts of one slot.
+    #[repr(C, align(64))]
+    struct SlotCounts {
+        counts: [AtomicU64; EVENTS],
+    }
+}
+
+/// The counts of all slots.
+pub(super) struct Counters {
+    slots: OsArray<SlotCounts>,
+}
+
+impl Counters {
+    pub(super) fn build(os: &'static dyn Os, slots: u32) -> OsResult<Self> {
+        Ok(Self { slots: OsArray::zeroed(os, slots as usize)? })
+    }
+
+    /// Counts an event `times` times.
+    #[inline]
+    pub(super) fn add(&self, slot: SlotIndex, event: Event, times: u64) {
+        self.slots.at(slot.index()).counts[event as usize].fetch_add(times, Relaxed);
+    }
+
+    /// The sums over all slots. O(slots * events).
+    pub(super) fn sums(&self) -> EventCounts {
+        let mut sums = EventCounts([0; EVENTS]);
+        for slot in 0..self.slots.len() {
+            for (sum, count) in sums.0.iter_mut().zip(&self.slots.at(slot).counts) {
+                *sum = sum.wrapping_add(count.load(Relaxed));
+            }
+        }
+        sums
+    }
+}
+
+/// A snapshot of the counts; its parts are read one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventCounts([u64; EVENTS]);
+
+impl Index<Event> for EventCounts {
+    type Output = u64;
+
+    fn index(&self, event: Event) -> &u64 {
+        &self.0[event as usize]
+    }
+}
+
+impl EventCounts {
+    /// How often `begun` happened beyond `ended`.
+    #[must_use]
+    pub fn open(&self, begun: Event, ended: Event) -> u64 {
+        self[begun].saturating_sub(self[ended])
+    }
+
+    /// Frames of pages that indexes name (`nr_file_pages`).
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.open(Event::Added, Event::Removed)
+    }
+
+    /// Frames of all pages: those that indexes name, and those that are pinned beside them.
+    #[must_use]
+    pub fn in_memory(&self) -> u64 {
+        self.open(Event::Taken, Event::Released)
+    }
+
+    /// Frames of dirty pages (`nr_dirty`).
+    #[must_use]
+    pub fn dirty(&self) -> u64 {
+        self.open(Event::Dirtied, Event::Cleaned)
+    }
+
+    /// Frames of pages that are being written (`nr_writeback`).
+    #[must_use]
+    pub fn writeback(&self) -> u64 {
+        self.open(Event::WritebackBegun, Event::WritebackEnded)
+    }
+
+    /// Frames of pages that no reclaim may take (`nr_unevictable`).
+    #[must_use]
+    pub fn unevictable(&self) -> u64 {
+        self.open(Event::UnevictableAdded, Event::UnevictableRemoved)
+    }
+}

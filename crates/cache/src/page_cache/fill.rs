@@ -1,0 +1,363 @@
+//! New pages: one task fills a page, others wait until it is up to date.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::{Entry, INDEX_LIMIT, InsertError, Preload};
+use super::mapping::{LockedMapping, Mapping, MappingId};
+use super::outcome::{Effort, Full, ReadError, Slot};
+use super::workingset::Evicted;
+use crate::lru::{PageNo, State};
+use core::ptr::NonNull;
+use quarry_mm::frame::{Kind, MigrateType, Order};
+use quarry_mm::pcp::PageRequest;
+use quarry_mm::zone::GroupId;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 2 MiB of pages. So
+/// what is not filled yet is never more than what is.
+const HUGE_FROM_PAGES: usize = 512;
+
+/// What a look at an index came to.
+enum Inserted {
+    /// The page is there now; a page had been evicted from this place, with this shadow entry.
+    New(Option<u64>),
+    /// Another one was there, and is pinned now.
+    Other(PageNo, State),
+}
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
+    ///
+    /// # Errors
+    /// Where no page can be had, or no index reaches so far (2^52); or the code of the fill that
+    /// the caller has waited for.
+    #[inline]
+    pub fn get_or_alloc(
+        self,
+        mapping: MappingId,
+        index: u64,
+        effort: Effort,
+    ) -> Result<Slot, ReadError> {
+        if let Some(found) = self.tables.mappings.numbered(mapping.number)
+            && let Some(page) = found.index.walk(self.host, index)
+            && self.pin_as(page, found, mapping, index)
+        {
+            return Ok(Slot::Found(page));
+        }
+        self.get_or_alloc_slow(mapping, index, effort)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_or_alloc_slow(
+        self,
+        mapping: MappingId,
+        index: u64,
+        effort: Effort,
+    ) -> Result<Slot, ReadError> {
+        // Where walks need the lock anyway, a page that is there costs no new one.
+        if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
+            && let Some(slot) = self.wait_for_fill(page, state)?
+        {
+            return Ok(slot);
+        }
+        loop {
+            match self.insert_new(mapping, index, effort, State::EXCLUSIVE)? {
+                (page, None) => return Ok(Slot::New(page)),
+                (page, Some(state)) => {
+                    if let Some(slot) = self.wait_for_fill(page, state)? {
+                        return Ok(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pins the page at `index` if it is there; waits where another task fills it.
+    ///
+    /// # Errors
+    /// The code of that fill.
+    pub fn get_waiting(self, mapping: MappingId, index: u64) -> Result<Option<PageNo>, ReadError> {
+        let Some((page, state)) = self.pin_locked(mapping, index) else { return Ok(None) };
+        Ok(self.wait_for_fill(page, state)?.map(Slot::page))
+    }
+
+    /// Waits until a pinned page is up to date; `None` where it was truncated meanwhile. Without a
+    /// page the caller's pin has ended.
+    fn wait_for_fill(self, page: PageNo, state: State) -> Result<Option<Slot>, ReadError> {
+        let descriptor = self.tables.pages.at(page);
+        let is_filling = |now: State| now.has(State::EXCLUSIVE) && !now.has(State::UPTODATE);
+        let state = if is_filling(state) {
+            self.tables.counters.add(self.host.slot(), Event::Waited, 1);
+            self.tables.waits.wait_while(page, &descriptor.state, is_filling)
+        } else {
+            state
+        };
+        if state.has(State::LIVE | State::UPTODATE) {
+            return Ok(Some(Slot::Found(page)));
+        }
+        let (has_failed, code) = (state.has(State::ERROR), descriptor.error.load(Relaxed) as i32);
+        let has_failed = has_failed && !state.has(State::UPTODATE);
+        self.unpin(page);
+        if has_failed { Err(ReadError::Failed(code)) } else { Ok(None) }
+    }
+
+    /// Pins the page at `index`, filled by `fill` if it is new: one task fills, others wait.
+    ///
+    /// # Errors
+    /// Where no page can be had, or the fill has failed, with its code.
+    pub fn read(
+        self,
+        mapping: MappingId,
+        index: u64,
+        fill: &mut dyn FnMut(NonNull<u8>, usize) -> Result<(), i32>,
+    ) -> Result<PageNo, ReadError> {
+        let page = match self.get_or_alloc(mapping, index, Effort::Every)? {
+            Slot::Found(page) => return Ok(page),
+            Slot::New(page) => page,
+        };
+        match fill(self.address(page), self.bytes(page)) {
+            Ok(()) => {
+                self.fill_done(page);
+                Ok(page)
+            }
+            Err(code) => {
+                self.fill_failed(page, code);
+                Err(ReadError::Failed(code))
+            }
+        }
+    }
+
+    /// Ends the fill of a new page: it is up to date, and those who wait go on. The caller keeps
+    /// its pin.
+    pub fn fill_done(self, page: PageNo) {
+        let kib = self.bytes(page) as u64 >> 10;
+        self.tables.counters.add(self.host.slot(), Event::PagedIn, kib);
+        let before = self.tables.pages.at(page).state.unlatch_exclusive(State::UPTODATE);
+        self.tables.waits.wake(page, before);
+    }
+
+    /// Ends the fill of a new page, which failed: it leaves the index, those who wait get the code,
+    /// and the caller's pin ends.
+    pub fn fill_failed(self, page: PageNo, code: i32) {
+        let descriptor = self.tables.pages.at(page);
+        descriptor.error.store(code as u32, Relaxed);
+        descriptor.state.set(State::ERROR);
+        self.tables.counters.add(self.host.slot(), Event::FillFailed, 1);
+        self.remove_latched(page);
+        self.leave(page);
+    }
+
+    /// Puts a new page, pinned and with the `flags`, in the place `index` of a mapping, and on its
+    /// list. Returns it; or the page that is there already, pinned, with its state.
+    pub(super) fn insert_new(
+        self,
+        id: MappingId,
+        index: u64,
+        effort: Effort,
+        flags: u64,
+    ) -> Result<(PageNo, Option<State>), Full> {
+        if index >= INDEX_LIMIT {
+            return Err(Full);
+        }
+        let tables = self.tables;
+        let mapping = tables.mappings.get(id).ok_or(Full)?;
+        let page = self.alloc_page(mapping, effort).inspect_err(|_| self.note_full())?;
+        let descriptor = tables.pages.at(page);
+        descriptor.mapping.store(id.number, Relaxed);
+        descriptor.index.store(index, Relaxed);
+        let unevictable = if mapping.is_unevictable() { State::UNEVICTABLE } else { 0 };
+        descriptor.state.begin(State(State::PIN | State::LIVE | flags | unevictable));
+        match self.insert(id, index, page, effort) {
+            Ok(Inserted::New(shadow)) => {
+                self.note_added(mapping, page, shadow);
+                Ok((page, None))
+            }
+            Ok(Inserted::Other(other, state)) => {
+                self.abandon(page);
+                Ok((other, Some(state)))
+            }
+            Err(full) => {
+                self.abandon(page);
+                self.note_full();
+                Err(full)
+            }
+        }
+    }
+
+    fn note_full(self) {
+        self.tables.counters.add(self.host.slot(), Event::Full, 1);
+    }
+
+    /// Lets go of a page that never came into an index. A walk that is late may have it pinned.
+    fn abandon(self, page: PageNo) {
+        self.tables.pages.at(page).state.clear(State::LIVE);
+        self.leave(page);
+    }
+
+    fn insert(
+        self,
+        id: MappingId,
+        index: u64,
+        page: PageNo,
+        effort: Effort,
+    ) -> Result<Inserted, Full> {
+        let tables = self.tables;
+        let mut preload = Preload::new(self.host, &tables.nodes.grace);
+        let mut may_reclaim = effort == Effort::Every;
+        loop {
+            let mut locked = tables.mappings.lock(&tables.nodes, id).ok_or(Full)?;
+            match locked.tree.insert(index, Entry::Page(page), &mut preload) {
+                Ok(before) => {
+                    locked.publish();
+                    let shadow = if let Entry::Shadow(value) = before { Some(value) } else { None };
+                    return Ok(Inserted::New(shadow));
+                }
+                Err(InsertError::Present(other)) => {
+                    let pinned = tables.pages.at(other).state.try_pin(State::LIVE).ok_or(Full)?;
+                    return Ok(Inserted::Other(other, pinned));
+                }
+                Err(InsertError::Nodes(count)) => {
+                    drop::<LockedMapping<'_>>(locked);
+                    if !self.fill_preload(&mut preload, count, &mut may_reclaim) {
+                        return Err(Full);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes nodes for an index; may reclaim once for them, without any lock.
+    pub(super) fn fill_preload(
+        self,
+        preload: &mut Preload<'_, H>,
+        count: usize,
+        may_reclaim: &mut bool,
+    ) -> bool {
+        preload.fill(count)
+            || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
+    }
+
+    /// Puts a page that has come into an index on its list, and counts it.
+    fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
+        let (tables, slot) = (self.tables, self.host.slot());
+        let frames = u64::from(mapping.order().frames());
+        tables.counters.add(slot, Event::Added, frames);
+        let is_active = shadow.is_some_and(|value| self.note_refault(mapping, page, value));
+        if mapping.is_unevictable() {
+            return tables.counters.add(slot, Event::UnevictableAdded, frames);
+        }
+        let mut releases = self.releases();
+        tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
+    }
+
+    /// Counts the return of an evicted page; returns whether it becomes active at once.
+    fn note_refault(self, mapping: &Mapping, page: PageNo, shadow: u64) -> bool {
+        let (tables, slot) = (self.tables, self.host.slot());
+        let evicted = Evicted::unpack(shadow);
+        let clock = tables.clocks.at(usize::from(evicted.node.0));
+        let sizes = tables.lru.sizes(evicted.node);
+        let refault = clock.refault(tables.buckets, evicted, sizes.active);
+        if evicted.group == GroupId::ROOT.0 {
+            // Who has a limit of his own evicts by another order.
+            let balance = tables.balances.at(usize::from(evicted.node.0));
+            balance.note_refault(sizes, refault.distance, refault.workingset);
+            tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);
+        }
+        tables.counters.add(slot, Event::Refaulted, 1);
+        if !refault.activate {
+            return false;
+        }
+        clock.activated(1);
+        tables.counters.add(slot, Event::RefaultActivated, 1);
+        if refault.workingset {
+            tables.pages.at(page).state.set(State::WORKINGSET);
+            tables.counters.add(slot, Event::Restored, 1);
+        }
+        true
+    }
+
+    /// A page with memory, which nobody knows; its state is still 0.
+    ///
+    /// No lock is held: the number of the mapping may become that of another one meanwhile, of
+    /// another group and order. So the page is described by what was read once.
+    fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let (group, order) = (GroupId(mapping.group()), mapping.order());
+        self.charge_group(group, order.frames(), effort)?;
+        match self.alloc_charged(mapping, order, effort) {
+            Ok(page) => {
+                self.tables.pages.at(page).group.store(group.0, Relaxed);
+                Ok(page)
+            }
+            Err(full) => {
+                self.host.groups().uncharge(group, order.frames());
+                Err(full)
+            }
+        }
+    }
+
+    /// Charges a page to its group; at the limit of the group after one reclaim of the group.
+    fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+        let groups = self.host.groups();
+        if groups.charge(group, frames) {
+            return Ok(());
+        }
+        if effort == Effort::Every {
+            self.direct_reclaim_group(group);
+            if groups.charge(group, frames) {
+                return Ok(());
+            }
+        }
+        groups.at(group).note_refusal();
+        Err(Full)
+    }
+
+    fn alloc_charged(
+        self,
+        mapping: &Mapping,
+        order: Order,
+        effort: Effort,
+    ) -> Result<PageNo, Full> {
+        let mut page = self.try_alloc_page(mapping, order);
+        if page.is_none() && effort == Effort::Every {
+            self.host.make_room(order.frames(), &mut || {
+                page = self.try_alloc_page(mapping, order);
+                page.is_some()
+            });
+        }
+        page.ok_or(Full)
+    }
+
+    fn try_alloc_page(self, mapping: &Mapping, order: Order) -> Option<PageNo> {
+        let (tables, pages, slot) = (self.tables, self.host.pages(), self.host.slot());
+        let number = tables.free.take(slot, &tables.pages, self.host.metadata())?;
+        let request = PageRequest {
+            order,
+            migratetype: MigrateType::Movable,
+            flags: Default::default(),
+            node: pages.zones().node_of(slot),
+        };
+        let block = match mapping.has_slack() {
+            true => self.alloc_with_slack(slot, request),
+            false => pages.alloc(slot, request),
+        };
+        let Some(block) = block else {
+            tables.free.put(slot, &[number]);
+            return None;
+        };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
+        pages.frames().set_link(block.pfn, number.0);
+        pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
+        let descriptor = tables.pages.at(number);
+        descriptor.pfn.store(block.pfn.0, Relaxed);
+        descriptor.order.store(order.get(), Relaxed);
+        let home = pages.memory().pageblocks().of(block.pfn).tag().node();
+        descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
+        descriptor.private_cache.store(mapping.private(), Relaxed);
+        tables.counters.add(slot, Event::Taken, order.frames().into());
+        Some(number)
+    }
+}

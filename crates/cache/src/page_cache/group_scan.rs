@@ -1,0 +1,209 @@
+//! Reclaim from one group: a clock goes over the pages of its mappings in the order of their
+//! indexes, and no page of another group is touched.
+//!
+//! The kernel has a pair of LRU lists for each group. Here the lists are those of a node, for all
+//! groups together: a scan for one group would have to look at the pages of all others, and move
+//! them. The clock is Corbato's (1968): a page that was used since the hand last came by keeps its
+//! place for another round, without its mark; one that was not is evicted. A round that has met
+//! many used pages goes on without that difference, so that it is bounded and frees something.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::{BATCH, Entry};
+use super::mapping::Mapping;
+use super::outcome::{ScanFor, ScanRequest, Scanned};
+use super::release::Releases;
+use crate::lru::{PageNo, State};
+use quarry_mm::frame::NodeId;
+use quarry_mm::zone::GroupId;
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Used pages after which a round evicts used pages as well.
+const MOST_USED: u64 = 256;
+
+/// What a look at one page came to.
+enum Found {
+    Evicted(PageNo),
+    Used,
+    Dirty,
+    Busy,
+}
+
+/// A round of the clock.
+struct Round {
+    group: GroupId,
+    done: Scanned,
+    /// Frames of pages that were evicted.
+    frames: u64,
+    /// Used pages that it has met.
+    used: u64,
+}
+
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// Evicts pages of a group that are clean and unused, by the rule of the clock; takes locks of
+    /// mappings only where they are free. O(pages looked at + mappings).
+    pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
+        let groups = self.host.groups();
+        groups.at(group).note_reclaim();
+        // Pages that wait in an add batch are pinned by it.
+        self.drain_slot();
+        let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
+        self.go_round(request, &mut round);
+        if round.done.freed == 0 {
+            // A group may be no larger than what waits in the batches of other CPUs.
+            self.drain_batches();
+            let most_scanned = request.most_scanned.saturating_mul(2);
+            self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
+        }
+        self.note_scan(request.who, &round);
+        round.done
+    }
+
+    /// Goes around the clock once, or until the request has what it wants.
+    fn go_round(self, request: &ScanRequest, round: &mut Round) {
+        let group = self.host.groups().at(round.group);
+        let (mut number, mut index) = group.hand();
+        let end = self.tables.mappings.numbers();
+        // Once around, and the first mapping a second time: the hand stood in its middle.
+        for _ in 0..=end {
+            let mapping = self.tables.mappings.numbered(number);
+            let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
+            while let Some(mapping) = mapping
+                && round.wants_more(request)
+                && let Some(next) = self.look_at(mapping, index, request.most, round)
+            {
+                index = next;
+            }
+            if !round.wants_more(request) {
+                break;
+            }
+            (number, index) = (if number + 1 < end { number + 1 } else { 1 }, 0);
+        }
+        group.set_hand(number, index);
+    }
+
+    /// A reclaim for a request that has met the limit of its group: at most 32 pages and 200 us.
+    pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
+        let until_ns = match monotonic_ns() {
+            // No clock that could be read without the kernel.
+            0 => u64::MAX,
+            now => now + ScanRequest::DIRECT_NS,
+        };
+        let most_scanned = 2 * self.host.groups().at(group).used() as usize;
+        let most = ScanRequest::DIRECT_MOST;
+        self.reclaim_group(
+            group,
+            &ScanRequest { who: ScanFor::Direct, most, most_scanned, until_ns },
+        )
+    }
+
+    /// Looks at up to 14 pages of a mapping from `from` on, until `most` have been freed; returns
+    /// where to go on, `None` where there is no more or the mapping is locked.
+    fn look_at(self, mapping: &Mapping, from: u64, most: usize, round: &mut Round) -> Option<u64> {
+        let tables = self.tables;
+        let Some(mut tree) = mapping.index.try_lock(&tables.nodes) else {
+            tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+            return None;
+        };
+        // Its number may have become another mapping's.
+        if mapping.group() != round.group.0 {
+            return None;
+        }
+        let mut releases = self.releases();
+        let mut found = [(0, Entry::Empty); BATCH];
+        let count = tree.entries(from..=u64::MAX, &mut found);
+        let mut next = None;
+        for (index, entry) in &found[..count] {
+            if round.done.freed as usize >= most {
+                break;
+            }
+            next = Some(index + 1);
+            let Entry::Page(page) = entry else { continue };
+            round.done.scanned += 1;
+            match self.judge(*page, round, &mut releases) {
+                Found::Evicted(page) => {
+                    tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
+                    round.done.freed += 1;
+                    round.frames += self.frames(page);
+                    releases.push(page);
+                }
+                Found::Used => round.used += 1,
+                Found::Dirty => round.done.dirty += 1,
+                Found::Busy => {}
+            }
+        }
+        mapping.pages.store(tree.counts().pages, Relaxed);
+        drop(tree);
+        next
+    }
+
+    /// Decides on a page that an index names, under the lock of that.
+    fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
+        let state = &self.tables.pages.at(page).state;
+        let now = state.load();
+        if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
+            return Found::Dirty;
+        }
+        if now.pins() > 0 {
+            return Found::Busy;
+        }
+        if now.has(State::REFERENCED) {
+            state.clear(State::REFERENCED);
+            if round.used < MOST_USED {
+                return Found::Used;
+            }
+        }
+        if !state.try_pin_unused() {
+            return Found::Busy;
+        }
+        if state.try_evict() {
+            return Found::Evicted(page);
+        }
+        if state.unpin() {
+            releases.push(page);
+        }
+        Found::Busy
+    }
+
+    /// The shadow entry of a page that was evicted a moment ago.
+    fn shadow_of(self, page: PageNo) -> u64 {
+        let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
+        let node = NodeId(descriptor.node.load(Relaxed));
+        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
+        tables.clocks.at(usize::from(node.0)).evicted(
+            tables.buckets,
+            node,
+            descriptor.group.load(Relaxed),
+            is_workingset,
+        )
+    }
+
+    fn note_scan(self, who: ScanFor, round: &Round) {
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (scanned, stolen) = match who {
+            ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
+            ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
+        };
+        counters.add(slot, scanned, round.done.scanned);
+        counters.add(slot, stolen, round.done.freed);
+        counters.add(slot, Event::Removed, round.frames);
+    }
+
+    /// Puts pages that wait in the running CPU's add batch on their lists.
+    fn drain_slot(self) {
+        let mut releases = self.releases();
+        let slot = self.host.slot();
+        self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
+    }
+}
+
+impl Round {
+    fn wants_more(&self, request: &ScanRequest) -> bool {
+        let Scanned { scanned, freed, .. } = self.done;
+        (freed as usize) < request.most
+            && (scanned as usize) < request.most_scanned
+            && !request.is_over(&self.done)
+    }
+}

@@ -1,0 +1,169 @@
+//! Nodes that left their index, while walks may still be in them.
+//!
+//! A node goes back to its slab cache once no walk that began before it left is still under way:
+//! one barrier serves all nodes that wait. Where the calling task may not raise the barrier, they
+//! wait for one that may.
+//!
+//! A new node of an index is taken from here first, without a barrier: nodes are type-stable, and a
+//! walk that strays into another index by a recycled node finds a page with another key, or
+//! nothing, and looks again under the lock (`SLAB_TYPESAFE_BY_RCU` of the kernel, Linux 4.12, works
+//! so). So the nodes that wait are never more than those that were in use at once.
+
+use super::node::{Chain, NodeRef};
+use crate::page_cache::host::NodeHost;
+use quarry_mm::frame::fresh_zero;
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Nodes that wait before a barrier is worth its price: one costs as much as some thousand
+/// instructions on every CPU that runs the process, and 64 nodes hold 36 KiB.
+pub const GRACE_BATCH: usize = 64;
+
+/// Nodes that go back at once.
+const FREED_AT_ONCE: usize = 32;
+
+fresh_zero! {
+    /// The nodes that wait; zero bytes are none.
+    pub struct Grace {
+        lock: CountedLock<Chain>,
+        /// The length of the chain, read without the lock.
+        waiting: AtomicU64,
+        freed: AtomicU64,
+        recycled: AtomicU64,
+        barriers: AtomicU64,
+    }
+}
+
+/// What a [`Grace`] did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraceStats {
+    /// Nodes that wait now.
+    pub waiting: u64,
+    /// Nodes that went back to their slab cache.
+    pub freed: u64,
+    /// Nodes that an index took again before that.
+    pub recycled: u64,
+    /// Barriers.
+    pub barriers: u64,
+}
+
+impl Default for Grace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Grace {
+    /// No node waits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            lock: CountedLock::new(Chain::new()),
+            waiting: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+            barriers: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of nodes that wait; a hint. O(1).
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed) as usize
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn stats(&self) -> GraceStats {
+        GraceStats {
+            waiting: self.waiting.load(Relaxed),
+            freed: self.freed.load(Relaxed),
+            recycled: self.recycled.load(Relaxed),
+            barriers: self.barriers.load(Relaxed),
+        }
+    }
+
+    /// Takes nodes that no index has any more.
+    pub(super) fn defer(&self, nodes: &mut Chain) {
+        if nodes.len() == 0 {
+            return;
+        }
+        let mut waiting = self.lock.lock();
+        waiting.append(nodes);
+        self.waiting.store(waiting.len() as u64, Relaxed);
+    }
+
+    /// A node that waits, made empty.
+    pub(super) fn recycle(&self) -> Option<NodeRef> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let mut waiting = self.lock.lock();
+        let node = waiting.pop()?;
+        self.waiting.store(waiting.len() as u64, Relaxed);
+        drop(waiting);
+        self.recycled.fetch_add(1, Relaxed);
+        node.clear();
+        Some(node)
+    }
+
+    /// Gives the nodes that wait back to their slab cache, if there are at least `least`. Returns
+    /// how many; 0 where the calling task may not raise the barrier. The caller holds no lock of an
+    /// index. O(nodes), at most one barrier.
+    pub fn release<H: NodeHost>(&self, host: &H, least: usize) -> usize {
+        if self.waiting() < least.max(1) {
+            return 0;
+        }
+        let mut nodes = core::mem::take(&mut *self.take_all());
+        if nodes.len() == 0 {
+            return 0;
+        }
+        if !host.wait_for_walks() {
+            self.defer(&mut nodes);
+            return 0;
+        }
+        self.barriers.fetch_add(1, Relaxed);
+        let count = nodes.len();
+        while nodes.len() > 0 {
+            let mut freed = [Object::dangling(); FREED_AT_ONCE];
+            let some = nodes.len().min(FREED_AT_ONCE);
+            for object in &mut freed[..some] {
+                if let Some(node) = nodes.pop() {
+                    *object = node.object();
+                }
+            }
+            // SAFETY: the nodes came from the host, left their index before the barrier, and the
+            // chain owned them since.
+            unsafe { host.free_nodes(&freed[..some]) };
+        }
+        self.freed.fetch_add(count as u64, Relaxed);
+        count
+    }
+
+    fn take_all(&self) -> quarry_sys::lock::Guard<'_, Chain> {
+        let guard = self.lock.lock();
+        self.waiting.store(0, Relaxed);
+        guard
+    }
+
+    /// Checks the nodes that wait. O(nodes).
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        let waiting = self.lock.lock();
+        let check = Check::of("nodes that wait");
+        check.equal(self.waiting.load(Relaxed), waiting.len() as u64, "waiting = length")?;
+        check.equal(
+            waiting.iter().count() as u64,
+            waiting.len() as u64,
+            "length = nodes of the chain",
+        )?;
+        check.that(!waiting.iter().any(|node| node.is_listed.get()), "they are on no list")
+    }
+
+    /// Visits the lock.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("index->grace", &self.lock);
+    }
+}

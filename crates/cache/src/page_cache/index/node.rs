@@ -1,0 +1,276 @@
+//! The nodes of an index: 64 words and 64 bytes of header, as `struct xa_node` of the kernel
+//! (`include/linux/xarray.h`, Linux 6.12), which has the same 576 bytes.
+//!
+//! Who may touch what:
+//! * the words: whoever holds the lock of the index writes them; walks read them at any time
+//! * `next`, `previous`, `is_listed`: under the lock of the list that the node is on, or by the
+//!   only owner of a node that no index has
+//! * the rest of the header: under the lock of the index
+//!
+//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
+//! 0 while the node is in an index; `shadows` is the number of words that are shadow entries; bit
+//! `i` of a tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every
+//! used word is a shadow entry.
+
+use super::entry::{Entry, Tag, is_leaf};
+use core::cell::Cell;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use quarry_mm::frame::NodeId;
+use quarry_sys::percpu::{Object, WordTree};
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+/// Words of a node (`XA_CHUNK_SIZE`, `include/linux/xarray.h`, Linux 6.12).
+pub const NODE_SLOTS: usize = WordTree::FAN_OUT;
+/// Bytes of a node.
+pub const NODE_BYTES: usize = 576;
+/// The alignment of a node.
+pub const NODE_ALIGN: usize = WordTree::NODE_ALIGN;
+
+/// Address bits below a node's place in its parent, per level.
+pub(super) const LEVEL_BITS: u32 = WordTree::LEVEL_BITS;
+
+/// A node.
+#[repr(C, align(64))]
+pub(super) struct Node {
+    words: [AtomicU64; NODE_SLOTS],
+    pub(super) used: Cell<u64>,
+    pub(super) tags: [Cell<u64>; 2],
+    pub(super) parent: Cell<Option<NodeRef>>,
+    pub(super) next: Cell<Option<NodeRef>>,
+    pub(super) previous: Cell<Option<NodeRef>>,
+    /// The number of the index's owner, for the shrinker.
+    pub(super) owner: Cell<u32>,
+    /// Index bits below this node's words: 0 in a node of leaves.
+    pub(super) shift: Cell<u8>,
+    /// The place in the parent.
+    pub(super) offset: Cell<u8>,
+    count: Cell<u8>,
+    pub(super) shadows: Cell<u8>,
+    pub(super) is_listed: Cell<bool>,
+    /// The node of the memory that it lies in.
+    memory: Cell<u8>,
+}
+
+const _: () = {
+    assert!(size_of::<Node>() == NODE_BYTES && align_of::<Node>() == NODE_ALIGN);
+    assert!(core::mem::offset_of!(Node, words) == 0, "walks find the words at the address");
+};
+
+/// A node by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeRef(NonNull<Node>);
+
+impl Deref for NodeRef {
+    type Target = Node;
+
+    #[inline(always)]
+    fn deref(&self) -> &Node {
+        // SAFETY: a reference is made from an object of the host that holds a node, and all of them
+        // are gone when the object goes back: `Preload` and `Grace` own the nodes that they free.
+        // No `&mut` to a node exists.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl NodeRef {
+    /// Makes an empty node of an object.
+    ///
+    /// # Safety
+    /// The object is the caller's, has [`NODE_BYTES`] bytes and is aligned to [`NODE_ALIGN`].
+    pub(super) unsafe fn make(object: Object, memory: NodeId) -> Self {
+        let node = object.cast::<Node>();
+        debug_assert!(node.is_aligned(), "nodes are aligned to {NODE_ALIGN}");
+        // SAFETY: the caller's promise.
+        unsafe {
+            node.write(Node {
+                words: [const { AtomicU64::new(0) }; NODE_SLOTS],
+                used: Cell::new(0),
+                tags: [const { Cell::new(0) }; 2],
+                parent: Cell::new(None),
+                next: Cell::new(None),
+                previous: Cell::new(None),
+                owner: Cell::new(0),
+                shift: Cell::new(0),
+                offset: Cell::new(0),
+                count: Cell::new(0),
+                shadows: Cell::new(0),
+                is_listed: Cell::new(false),
+                memory: Cell::new(memory.0),
+            });
+        }
+        Self(node)
+    }
+
+    /// The object that the node was made of.
+    pub(super) fn object(self) -> Object {
+        self.0.cast()
+    }
+
+    /// The word that stands for this node as the head of a tree, but for its shift.
+    #[inline]
+    pub(super) fn address(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// The word that stands for this node in one above it.
+    #[inline]
+    pub(super) fn as_word(self) -> u64 {
+        self.address() + WordTree::IS_NODE
+    }
+
+    /// The node that a word stands for, in the root or in a node.
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        if is_leaf(word) {
+            return None;
+        }
+        let address = word as usize & !(NODE_ALIGN - 1);
+        NonNull::new(core::ptr::with_exposed_provenance_mut(address)).map(Self)
+    }
+}
+
+impl Node {
+    /// The word at a place.
+    #[inline]
+    pub(super) fn word(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Relaxed)
+    }
+
+    /// The node below a place.
+    #[inline]
+    pub(super) fn child(&self, at: usize) -> Option<NodeRef> {
+        NodeRef::from_word(self.word(at))
+    }
+
+    /// The entry at a place of a node of leaves.
+    #[inline]
+    pub(super) fn entry(&self, at: usize) -> Entry {
+        Entry::from_word(self.word(at))
+    }
+
+    /// Writes a word, and notes that it is used or not. Walks see what the caller wrote before.
+    #[inline]
+    pub(super) fn set_word(&self, at: usize, word: u64) {
+        self.words[at].store(word, Ordering::Release);
+        let (before, bit) = (self.used.get(), 1 << at);
+        let after = if word == 0 { before & !bit } else { before | bit };
+        self.used.set(after);
+        let change = i8::from(after > before) - i8::from(after < before);
+        self.count.set(self.count.get().wrapping_add_signed(change));
+    }
+
+    /// Makes a word 0; the caller says so to [`forget`](Self::forget) later.
+    #[inline]
+    pub(super) fn take_word(&self, at: usize) {
+        self.words[at].store(0, Ordering::Release);
+    }
+
+    /// Notes that the words at these places, which were used, are 0 now.
+    pub(super) fn forget(&self, places: u64) {
+        self.used.set(self.used.get() & !places);
+        self.count.set(self.count.get() - places.count_ones() as u8);
+    }
+
+    /// Makes the node empty while walks may still look at it.
+    pub(super) fn clear(&self) {
+        for word in &self.words {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.used.set(0);
+        self.count.set(0);
+        self.tags.iter().for_each(|tag| tag.set(0));
+        self.shadows.set(0);
+        self.parent.set(None);
+    }
+
+    /// Number of words that are not 0.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.count.get().into()
+    }
+
+    /// Returns whether the node holds shadow entries and nothing else.
+    #[inline]
+    pub(super) fn holds_shadows_only(&self) -> bool {
+        let shadows = self.shadows.get();
+        shadows != 0 && shadows == self.count.get()
+    }
+
+    /// The place that an index has in this node.
+    #[inline]
+    pub(super) fn place(&self, index: u64) -> usize {
+        (index >> self.shift.get()) as usize % NODE_SLOTS
+    }
+
+    /// Returns whether a place has a tag.
+    #[inline]
+    pub(super) fn has_tag(&self, at: usize, tag: Tag) -> bool {
+        self.tags[tag as usize].get() >> at & 1 != 0
+    }
+
+    /// The node of the memory that it lies in.
+    #[inline]
+    pub(super) fn memory(&self) -> NodeId {
+        NodeId(self.memory.get())
+    }
+}
+
+/// Nodes that no index has, linked by `next`: taken ahead, or on their way out. All operations are
+/// O(1).
+#[derive(Default)]
+pub(super) struct Chain {
+    head: Option<NodeRef>,
+    tail: Option<NodeRef>,
+    len: usize,
+}
+
+// SAFETY: the nodes of a chain belong to it alone, whichever task holds it.
+unsafe impl Send for Chain {}
+// SAFETY: zero bytes are no ends, and the length 0.
+unsafe impl quarry_mm::frame::FreshZero for Chain {}
+
+impl Chain {
+    /// No nodes.
+    pub(super) const fn new() -> Self {
+        Self { head: None, tail: None, len: 0 }
+    }
+
+    /// Number of nodes.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a node.
+    pub(super) fn push(&mut self, node: NodeRef) {
+        node.next.set(self.head);
+        self.head = Some(node);
+        self.tail = self.tail.or(self.head);
+        self.len += 1;
+    }
+
+    /// Takes the node that was added last.
+    pub(super) fn pop(&mut self) -> Option<NodeRef> {
+        let node = self.head?;
+        self.head = node.next.replace(None);
+        self.tail = self.tail.filter(|_| self.head.is_some());
+        self.len -= 1;
+        Some(node)
+    }
+
+    /// Takes all nodes of another chain.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        let other = core::mem::take(other);
+        if let Some(tail) = other.tail {
+            tail.next.set(self.head);
+            self.head = other.head;
+            self.tail = self.tail.or(other.tail);
+            self.len += other.len;
+        }
+    }
+
+    /// The nodes, the one that was added last first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeRef> {
+        core::iter::successors(self.head, |node| node.next.get())
+    }
+}

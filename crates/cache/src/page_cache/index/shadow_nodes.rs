@@ -1,0 +1,160 @@
+//! Nodes that hold shadow entries and nothing else, oldest first, for each node of memory
+//! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
+//!
+//! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
+//! is the number of its nodes.
+//!
+//! Lock order: the lock of an index, then that of a list. The shrinker goes the other way round and
+//! so takes the locks of indexes by trying.
+
+use super::node::NodeRef;
+use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Pages for which one node of shadow entries may stay: `XA_CHUNK_SHIFT - 3` as a shift
+/// (`count_shadow_nodes`, `mm/workingset.c`, Linux 6.12). With nodes that are an eighth full, the
+/// shadow entries then cover as many pages as there are.
+pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
+
+/// A list; zero bytes are an empty one.
+#[derive(Default)]
+struct List {
+    oldest: Option<NodeRef>,
+    newest: Option<NodeRef>,
+}
+
+// SAFETY: the links of listed nodes are touched under the lock of the list only.
+unsafe impl Send for List {}
+// SAFETY: zero bytes are no ends.
+unsafe impl FreshZero for List {}
+
+impl List {
+    fn push(&mut self, node: NodeRef) {
+        node.previous.set(self.newest);
+        node.next.set(None);
+        match self.newest {
+            Some(newest) => newest.next.set(Some(node)),
+            None => self.oldest = Some(node),
+        }
+        self.newest = Some(node);
+    }
+
+    fn remove(&mut self, node: NodeRef) {
+        let (next, previous) = (node.next.replace(None), node.previous.replace(None));
+        match next {
+            Some(next) => next.previous.set(previous),
+            None => self.newest = previous,
+        }
+        match previous {
+            Some(previous) => previous.next.set(next),
+            None => self.oldest = next,
+        }
+    }
+}
+
+fresh_zero! {
+    /// The lists of all nodes of memory; zero bytes are empty ones.
+    pub(super) struct ShadowNodes {
+        lists: [CountedLock<List>; MAX_NODES],
+        lens: [AtomicU64; MAX_NODES],
+        reclaimed: AtomicU64,
+    }
+}
+
+impl ShadowNodes {
+    pub(super) const fn new() -> Self {
+        Self {
+            lists: [const { CountedLock::new(List { oldest: None, newest: None }) }; MAX_NODES],
+            lens: [const { AtomicU64::new(0) }; MAX_NODES],
+            reclaimed: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a node on its list or takes it off, as its entries ask for. The caller holds the lock
+    /// of its index.
+    #[inline]
+    pub(super) fn update(&self, node: NodeRef) {
+        let wanted = node.holds_shadows_only();
+        if node.is_listed.get() != wanted {
+            self.set(node, wanted);
+        }
+    }
+
+    /// Takes a node that leaves its index off its list. The caller holds the lock of the index.
+    #[inline]
+    pub(super) fn forget(&self, node: NodeRef) {
+        if node.is_listed.get() {
+            self.set(node, false);
+        }
+    }
+
+    fn set(&self, node: NodeRef, listed: bool) {
+        let at = node.memory().0 as usize;
+        let mut list = self.lists[at].lock();
+        node.is_listed.set(listed);
+        let len = self.lens[at].load(Relaxed);
+        if listed {
+            list.push(node);
+            self.lens[at].store(len + 1, Relaxed);
+        } else {
+            list.remove(node);
+            self.lens[at].store(len - 1, Relaxed);
+        }
+    }
+
+    pub(super) fn len(&self, memory: NodeId) -> u64 {
+        self.lens[memory.0 as usize].load(Relaxed)
+    }
+
+    pub(super) fn reclaimed(&self) -> u64 {
+        self.reclaimed.load(Relaxed)
+    }
+
+    /// Checks the lists. O(nodes on them).
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        for (memory, (list, len)) in self.lists.iter().zip(&self.lens).enumerate() {
+            let check = Check::of("list of shadow nodes").at(memory as u64);
+            let list = list.lock();
+            let (mut previous, mut node, mut found) = (None, list.oldest, 0u64);
+            while let Some(this) = node {
+                check.that(this.previous.get() == previous, "previous(next(node)) = node")?;
+                check.that(this.is_listed.get(), "a node on a list is listed")?;
+                let here = this.memory().0 as usize == memory;
+                check.that(here, "a node is on the list of its memory")?;
+                found += 1;
+                (previous, node) = (node, this.next.get());
+            }
+            check.that(list.newest == previous, "the newest node is the last one")?;
+            check.equal(len.load(Relaxed), found, "length = nodes on the list")?;
+        }
+        Ok(())
+    }
+
+    /// Visits the locks.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        for lists in &self.lists {
+            visit("index->shadow_nodes", lists);
+        }
+    }
+
+    /// Moves the oldest node to the end of its list, and lets `lock` look at it there.
+    pub(super) fn rotate<L>(
+        &self,
+        memory: NodeId,
+        lock: impl FnOnce(NodeRef) -> L,
+    ) -> Option<(NodeRef, L)> {
+        let mut list = self.lists[memory.0 as usize].lock();
+        let node = list.oldest?;
+        list.remove(node);
+        list.push(node);
+        Some((node, lock(node)))
+    }
+
+    /// Counts a node that the shrinker has taken out of its index.
+    pub(super) fn count_reclaimed(&self) {
+        self.reclaimed.fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,127 @@
+//! Pages that nobody has any more: off their lists, their memory to the page allocator, their
+//! descriptors to the free ones.
+//!
+//! Whoever brings the pins of a page to 0 that no index names owns it. It collects such pages, and
+//! releases many in one go.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::options::TruncationPolicy;
+use crate::lru::PageNo;
+use quarry_mm::frame::{End, Kind, Order, Pfn};
+use quarry_mm::slab::CacheId;
+use quarry_mm::zone::GroupId;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Pages that are released together (`SWAP_CLUSTER_MAX`, Linux 6.12: `release_pages` lets go of the
+/// LRU lock as often).
+pub(super) const TOGETHER: usize = 32;
+
+/// Pages that are to be released; releases them when it is full, and when it is dropped.
+pub(super) struct Releases<'a, H: Host> {
+    cache: PageCacheRef<'a, H>,
+    count: usize,
+    pages: [PageNo; TOGETHER],
+}
+
+impl<'a, H: Host> Releases<'a, H> {
+    pub(super) fn new(cache: PageCacheRef<'a, H>) -> Self {
+        Self { cache, count: 0, pages: [PageNo(0); TOGETHER] }
+    }
+
+    /// Adds a page that the caller owns.
+    #[inline]
+    pub(super) fn push(&mut self, page: PageNo) {
+        if self.count == TOGETHER {
+            self.flush();
+        }
+        self.pages[self.count] = page;
+        self.count += 1;
+    }
+
+    /// Releases what was added.
+    pub(super) fn flush(&mut self) {
+        let count = core::mem::take(&mut self.count);
+        self.cache.release(&self.pages[..count]);
+    }
+}
+
+impl<H: Host> Drop for Releases<'_, H> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Frees pages that nobody has; at most [`TOGETHER`].
+    pub(super) fn release(self, pages: &[PageNo]) {
+        if pages.is_empty() {
+            return;
+        }
+        let (tables, slot) = (self.tables, self.host.slot());
+        tables.lru.remove(&tables.pages, pages);
+        self.free_private_objects(pages);
+        let mut blocks = [(Pfn::NONE, Order::ZERO); TOGETHER];
+        for (block, page) in blocks.iter_mut().zip(pages) {
+            let descriptor = tables.pages.at(*page);
+            *block = (descriptor.pfn(), descriptor.order());
+            self.host.pages().frames().set_kind(block.0, 1, Kind::NONE);
+            let group = GroupId(descriptor.group.load(Relaxed));
+            self.host.groups().uncharge(group, block.1.frames());
+            descriptor.clear();
+        }
+        tables.free.put(slot, pages);
+        let sections = self.free_blocks(&blocks[..pages.len()]);
+        tables.counters.add(slot, Event::LruRemovals, 1);
+        tables.counters.add(slot, Event::FreeSections, sections);
+        let frames: u32 = blocks[..pages.len()].iter().map(|block| block.1.frames()).sum();
+        tables.counters.add(slot, Event::Released, frames.into());
+    }
+
+    /// Gives memory back by the rule of the truncation policy; returns how many lists it was.
+    fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
+        let free = |blocks: &[(Pfn, Order)]| {
+            let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };
+            self.host.pages().free_list_at(self.host.slot(), blocks, end);
+        };
+        match self.tables.options.truncation {
+            TruncationPolicy::Vanilla | TruncationPolicy::Jan => {
+                blocks.iter().for_each(|block| free(core::slice::from_ref(block)));
+                blocks.len() as u64
+            }
+            TruncationPolicy::OneIrq | TruncationPolicy::Mel => {
+                free(blocks);
+                1
+            }
+        }
+    }
+
+    /// Frees the objects that went with pages.
+    fn free_private_objects(self, pages: &[PageNo]) {
+        let (mut objects, mut count, mut of) = ([Object::dangling(); TOGETHER], 0, 0);
+        let free = |of: u32, objects: &[Object]| {
+            if !objects.is_empty() {
+                // SAFETY: the owner of the mapping named this cache for its pages' private words,
+                // put the address of an object of it there, and nobody uses the page any more.
+                unsafe { self.host.free_private(CacheId::new(of as usize), objects) };
+            }
+        };
+        for page in pages {
+            let descriptor = self.tables.pages.at(*page);
+            let cache = descriptor.private_cache.load(Relaxed);
+            let word = descriptor.private.load(Relaxed);
+            let Some(object) = Object::new(word as *mut u8).filter(|_| cache != 0) else {
+                continue;
+            };
+            if cache != of {
+                free(of, &objects[..core::mem::take(&mut count)]);
+                of = cache;
+            }
+            objects[count] = object;
+            count += 1;
+        }
+        free(of, &objects[..count]);
+    }
+}

@@ -1,0 +1,333 @@
+//! The scan: pages from the tails of the LRU lists, of which some are evicted
+//! (`shrink_inactive_list` and `shrink_active_list`, Linux 6.12).
+//!
+//! | found at the tail of the inactive list | what becomes of it |
+//! |---|---|
+//! | used since the last scan | the active list: this is its second use, the first one filled it |
+//! | the same, of a page that was read ahead | back to the front: this is its first use |
+//! | dirty, or being written | the active list, and counted: writeback is to be woken |
+//! | pinned, latched, or its mapping is locked | back to the front |
+//! | clean and idle, of a mapping that wants more memory than others | back to the front |
+//! | clean and idle | evicted: a shadow entry takes its place |
+//!
+//! The active list gives pages to the inactive one while that is low (see `list_balance`). A page
+//! that was used since the last scan stays active for another round, without its mark. Which
+//! mappings want more memory is in `demand`.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::Entry;
+use super::mapping::LockedMapping;
+use super::outcome::{ScanFor, ScanRequest, Scanned};
+use super::release::Releases;
+use crate::lru::{ListKind, PageNo, Sizes, State};
+use quarry_mm::frame::NodeId;
+use quarry_mm::zone::GroupId;
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
+const CLUSTER: usize = 32;
+
+/// Looks in a row at pages of which none could be isolated: no index names them any more, and their
+/// users keep them on the list. Each look moves up to 32 of them out of the way.
+const MOST_EMPTY_LOOKS: u32 = 32;
+
+/// Used active pages that one reclaim leaves where they are. Beyond that it makes no difference
+/// between used pages and others, as the kernel never does, so that it always comes to an end.
+const MOST_SPARED: usize = 256;
+
+/// Isolated pages and where they go back to.
+struct Isolated {
+    count: usize,
+    pages: [(PageNo, bool); CLUSTER],
+}
+
+impl Isolated {
+    fn push(&mut self, page: PageNo, active: bool) {
+        self.pages[self.count] = (page, active);
+        self.count += 1;
+    }
+}
+
+/// How far a reclaim is.
+struct Progress {
+    done: Scanned,
+    /// Used active pages that may still be left where they are.
+    spare_used: usize,
+    /// Unused inactive pages that may still be left, because their mappings want more memory.
+    spare_wanted: usize,
+}
+
+/// What becomes of a page.
+enum Fate {
+    Evicted,
+    Active,
+    Inactive,
+}
+
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// Looks at the inactive list of a node from its tail, evicts pages that are clean, unused and
+    /// unreferenced, activates referenced ones, and keeps the lists balanced. Takes locks of
+    /// mappings only where they are free; for a direct reclaim also those of the lists.
+    /// O(pages looked at).
+    pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
+        let mut empty_looks = 0;
+        let mut so_far = Progress {
+            done: Scanned::default(),
+            spare_used: MOST_SPARED,
+            // As many as it is to free, so that it comes to an end.
+            spare_wanted: request.most,
+        };
+        let balance = self.tables.balances.at(usize::from(node.0));
+        while so_far.done.freed < request.most as u64
+            && so_far.done.scanned < request.most_scanned as u64
+        {
+            let moved = match balance.is_inactive_low(self.tables.lru.sizes(node)) {
+                true => self.shrink_active(node, request.who, &mut so_far),
+                false => 0,
+            };
+            let left = request.most_scanned - so_far.done.scanned as usize;
+            let wanted = CLUSTER.min(left).min(request.most - so_far.done.freed as usize);
+            let looked_at = moved + self.shrink_inactive(node, request.who, wanted, &mut so_far);
+            empty_looks = if looked_at == 0 { empty_looks + 1 } else { 0 };
+            if looked_at == 0 && self.tables.lru.sizes(node) == Sizes::default()
+                || empty_looks == MOST_EMPTY_LOOKS
+                || request.is_over(&so_far.done)
+            {
+                break;
+            }
+        }
+        let (slot, done) = (self.host.slot(), so_far.done);
+        let (scanned, stolen) = match request.who {
+            ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
+            ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
+        };
+        self.tables.counters.add(slot, scanned, done.scanned);
+        self.tables.counters.add(slot, stolen, done.freed);
+        done
+    }
+
+    /// A reclaim for a request that has found nothing: at most `most` pages and 200 us over all
+    /// nodes, or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; those next to `near`
+    /// first; clean pages only, and no lock of a mapping is waited for. The caller sees to it that
+    /// no task is in two of them.
+    pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
+        let until_ns = match monotonic_ns() {
+            // No clock that could be read without the kernel.
+            0 => u64::MAX,
+            now => now + ScanRequest::DIRECT_NS,
+        };
+        let mut all = Scanned::default();
+        for node in self.host.pages().zones().fallback_order(near) {
+            let Sizes { active, inactive } = self.tables.lru.sizes(node);
+            let request = ScanRequest {
+                who: ScanFor::Direct,
+                most: most - all.freed as usize,
+                // Everything twice: what is used is activated the first time.
+                most_scanned: 2 * (inactive + active) as usize,
+                until_ns,
+            };
+            let done = self.reclaim(node, &request);
+            all.scanned += done.scanned;
+            all.freed += done.freed;
+            all.busy += done.busy;
+            self.take_shadow_nodes(node, CLUSTER);
+            if all.freed as usize >= most || all.freed > 0 && monotonic_ns() >= until_ns {
+                break;
+            }
+        }
+        all
+    }
+
+    fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
+        let (lru, pages) = (&self.tables.lru, &self.tables.pages);
+        match who {
+            ScanFor::Direct => lru.isolate_anywhere(pages, node, from, out),
+            ScanFor::Background => lru.isolate(pages, node, from, out),
+        }
+    }
+
+    /// Puts isolated pages back; those that nobody has any more are released.
+    fn put_back(self, isolated: &Isolated, releases: &mut Releases<'a, H>) {
+        let (tables, slot) = (self.tables, self.host.slot());
+        let pages = &isolated.pages[..isolated.count];
+        tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
+    }
+
+    /// Moves pages from the active to the inactive list, but for those that were used: these are
+    /// spared, as long as there are not too many of them. Returns at how many it looked.
+    fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
+        let mut found = [PageNo(0); CLUSTER];
+        let count = self.isolate(node, who, ListKind::Active, &mut found);
+        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
+        let mut rotated = 0;
+        for page in &found[..count] {
+            let state = &self.tables.pages.at(*page).state;
+            let was_used = state.load().has(State::REFERENCED);
+            if was_used {
+                state.clear(State::REFERENCED);
+            }
+            let stays = was_used && so_far.spare_used > 0;
+            if stays {
+                so_far.spare_used -= 1;
+                rotated += 1;
+            } else {
+                state.set(State::WORKINGSET);
+            }
+            isolated.push(*page, stays);
+        }
+        let slot = self.host.slot();
+        self.tables.counters.add(slot, Event::Rotated, rotated);
+        self.tables.counters.add(slot, Event::Deactivated, count as u64 - rotated);
+        self.put_back(&isolated, &mut self.releases());
+        count
+    }
+
+    /// Looks at up to `most` pages of the inactive list; returns at how many.
+    fn shrink_inactive(
+        self,
+        node: NodeId,
+        who: ScanFor,
+        most: usize,
+        so_far: &mut Progress,
+    ) -> usize {
+        let mut found = [PageNo(0); CLUSTER];
+        let count = self.isolate(node, who, ListKind::Inactive, &mut found[..most]);
+        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
+        let (mut evicted, mut evicted_count) = ([PageNo(0); CLUSTER], 0);
+        let mut activated = 0;
+        let mut locked = None;
+        for page in &found[..count] {
+            match self.fate(node, *page, &mut locked, so_far) {
+                Fate::Evicted => {
+                    evicted[evicted_count] = *page;
+                    evicted_count += 1;
+                }
+                Fate::Active => {
+                    activated += 1;
+                    isolated.push(*page, true);
+                }
+                Fate::Inactive => isolated.push(*page, false),
+            }
+        }
+        drop(locked);
+        so_far.done.scanned += count as u64;
+        so_far.done.freed += evicted_count as u64;
+        self.tables.demands.evicted(evicted_count as u64);
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let frames = evicted[..evicted_count].iter().map(|page| self.frames(*page)).sum();
+        counters.add(slot, Event::Removed, frames);
+        counters.add(slot, Event::Activated, activated);
+        counters.add(slot, Event::Rotated, isolated.count as u64 - activated);
+        self.tables.clocks.at(usize::from(node.0)).activated(activated);
+        let mut releases = self.releases();
+        evicted[..evicted_count].iter().for_each(|page| releases.push(*page));
+        self.put_back(&isolated, &mut releases);
+        count
+    }
+
+    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the page
+    /// before, whose lock serves the next pages too.
+    fn fate(
+        self,
+        node: NodeId,
+        page: PageNo,
+        locked: &mut Option<(u32, LockedMapping<'a>)>,
+        so_far: &mut Progress,
+    ) -> Fate {
+        let descriptor = self.tables.pages.at(page);
+        let now = descriptor.state.load();
+        if now.has(State::REFERENCED) {
+            descriptor.state.clear(State::REFERENCED | State::FRESH);
+            return if now.has(State::FRESH) { Fate::Inactive } else { Fate::Active };
+        }
+        if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
+            so_far.done.dirty += 1;
+            self.tables.counters.add(self.host.slot(), Event::FoundDirty, 1);
+            return Fate::Active;
+        }
+        if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) {
+            return Fate::Inactive;
+        }
+        let group = GroupId(descriptor.group.load(Relaxed));
+        if group != GroupId::ROOT && self.host.groups().at(group).is_protected() {
+            return Fate::Inactive;
+        }
+        if so_far.spare_wanted > 0 && self.is_wanted(descriptor.mapping.load(Relaxed), node) {
+            so_far.spare_wanted -= 1;
+            return Fate::Inactive;
+        }
+        match self.evict(node, page, locked, &mut so_far.done) {
+            true => Fate::Evicted,
+            false => Fate::Inactive,
+        }
+    }
+
+    /// Returns whether an unused page of a mapping is worth more than others.
+    fn is_wanted(self, mapping: u32, node: NodeId) -> bool {
+        let Sizes { active, inactive } = self.tables.lru.sizes(node);
+        let mapping = self.tables.mappings.numbered(mapping);
+        mapping.is_some_and(|it| self.tables.demands.is_wanted(&it.demand, active + inactive))
+    }
+
+    /// Evicts a page that the scan alone pins, if it still is so under the lock of its mapping. The
+    /// caller owns it then.
+    fn evict(
+        self,
+        node: NodeId,
+        page: PageNo,
+        locked: &mut Option<(u32, LockedMapping<'a>)>,
+        done: &mut Scanned,
+    ) -> bool {
+        let tables = self.tables;
+        let descriptor = tables.pages.at(page);
+        let number = descriptor.mapping.load(Relaxed);
+        if locked.as_ref().is_none_or(|(held, _)| *held != number) {
+            // One lock at a time.
+            *locked = None;
+            let Some(mapping) = tables.mappings.numbered(number) else { return false };
+            let Some(tree) = mapping.index.try_lock(&tables.nodes) else {
+                tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+                done.busy += 1;
+                return false;
+            };
+            *locked = Some((number, LockedMapping { mapping, tree }));
+        }
+        let Some((_, held)) = locked else { return false };
+        // Live pages keep their mapping; and their index, as long as its lock is held.
+        if descriptor.mapping.load(Relaxed) != number || !descriptor.state.try_evict() {
+            return false;
+        }
+        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
+        let group = descriptor.group.load(Relaxed);
+        let shadow = self.tables.clocks.at(usize::from(node.0)).evicted(
+            tables.buckets,
+            node,
+            group,
+            is_workingset,
+        );
+        held.tree.replace(descriptor.index.load(Relaxed), Entry::Shadow(shadow));
+        held.publish();
+        true
+    }
+
+    /// Frees the oldest nodes that hold shadow entries only, as far as there are more than the
+    /// cached pages of a node of memory justify. Returns how many.
+    pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
+        let freed = self.take_shadow_nodes(node, most);
+        self.tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
+        freed
+    }
+
+    /// Takes such nodes out of their indexes. New nodes are taken from them before any others.
+    fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
+        let tables = self.tables;
+        let Sizes { active, inactive } = tables.lru.sizes(node);
+        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
+        let most = most.min(excess as usize);
+        let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
+        tables.nodes.scan_shadow_nodes(node, most, &find).freed
+    }
+}

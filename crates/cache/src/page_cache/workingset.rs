@@ -1,0 +1,204 @@
+//! Shadow entries: what is remembered of an evicted page, and what a refault says by it
+//! (`mm/workingset.c`, Linux 6.12).
+//!
+//! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
+//! every activation. A shadow entry holds the clock's time of the eviction. At the refault, the
+//! time that has passed is the *refault distance*: how many more pages the inactive list would have
+//! had to hold for the page to be still there. If the active list is at least that long, the page
+//! competes with pages that are used no more often, and is activated at once.
+//!
+//! ```text
+//! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
+//! ```
+//!
+//! Equation: `unpack(pack(e)) = e` for times that are multiples of a bucket, modulo the range of
+//! the field.
+
+use crate::page_cache::index::SHADOW_BITS;
+use quarry_mm::frame::{NodeId, fresh_zero};
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+const WORKINGSET_BITS: u32 = 1;
+const NODE_BITS: u32 = 8;
+const GROUP_BITS: u32 = 8;
+const GROUP_SHIFT: u32 = WORKINGSET_BITS + NODE_BITS;
+const TIME_SHIFT: u32 = GROUP_SHIFT + GROUP_BITS;
+/// Bits of a time in a shadow entry.
+pub const TIME_BITS: u32 = SHADOW_BITS - TIME_SHIFT;
+
+/// What a shadow entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// The number of the bucket of evictions and activations that the page was evicted in, modulo
+    /// `2^TIME_BITS`.
+    pub bucket: u64,
+    /// The node whose lists the page was on.
+    pub node: NodeId,
+    /// The group that it was charged to.
+    pub group: u8,
+    /// Whether it was part of the working set.
+    pub workingset: bool,
+}
+
+impl Evicted {
+    /// The value of its shadow entry.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        let time = self.bucket & ((1 << TIME_BITS) - 1);
+        time << TIME_SHIFT
+            | (self.group as u64) << GROUP_SHIFT
+            | (self.node.0 as u64) << WORKINGSET_BITS
+            | self.workingset as u64
+    }
+
+    /// What the value of a shadow entry says.
+    #[must_use]
+    pub const fn unpack(value: u64) -> Self {
+        Self {
+            bucket: value >> TIME_SHIFT & ((1 << TIME_BITS) - 1),
+            group: (value >> GROUP_SHIFT) as u8,
+            node: NodeId((value >> WORKINGSET_BITS) as u8),
+            workingset: value & 1 != 0,
+        }
+    }
+}
+
+/// What a refault came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refault {
+    /// Pages that were evicted or activated since the page was evicted.
+    pub distance: u64,
+    /// The page goes to the active list (`workingset_activate_file`); the caller calls
+    /// [`Clock::activated`] for it.
+    pub activate: bool,
+    /// The page was active before it was evicted (`workingset_restore_file`, counted where it is
+    /// activated too).
+    pub workingset: bool,
+}
+
+fresh_zero! {
+    /// The clock of the lists of one node. Zero bytes are a clock that has not begun.
+    #[derive(Default)]
+    pub struct Clock {
+        nonresident_age: AtomicU64,
+    }
+}
+
+impl Clock {
+    /// A clock that has not begun.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { nonresident_age: AtomicU64::new(0) }
+    }
+
+    /// Pages evicted or activated so far.
+    #[must_use]
+    pub fn age(&self) -> u64 {
+        self.nonresident_age.load(Relaxed)
+    }
+
+    /// Notes that `pages` pages were activated (`workingset_age_nonresident`).
+    pub fn activated(&self, pages: u64) {
+        self.nonresident_age.fetch_add(pages, Relaxed);
+    }
+
+    /// Notes that a page is evicted; returns the value of its shadow entry
+    /// (`workingset_eviction`).
+    pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u8, workingset: bool) -> u64 {
+        let time = self.nonresident_age.fetch_add(1, Relaxed);
+        Evicted { bucket: time >> buckets.order, node, group, workingset }.pack()
+    }
+
+    /// What it means that an evicted page is read again while the node has `active` pages on its
+    /// active list of file pages (`workingset_test_recent`; there are no anonymous pages here,
+    /// whose lists the kernel adds). Changes nothing.
+    #[must_use]
+    pub fn refault(&self, buckets: Buckets, evicted: Evicted, active: u64) -> Refault {
+        let stored = evicted.bucket << buckets.order;
+        let distance = self.age().wrapping_sub(stored) & buckets.mask();
+        Refault { distance, activate: distance <= active, workingset: evicted.workingset }
+    }
+}
+
+/// How coarsely times are kept, where they have fewer bits than a count of all pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buckets {
+    order: u32,
+}
+
+impl Buckets {
+    /// For at most `pages` pages: a time has to reach as far back as all of them are evicted once
+    /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
+    #[must_use]
+    pub const fn for_pages(pages: u64) -> Self {
+        Self::with_bits(pages, TIME_BITS)
+    }
+
+    /// [`for_pages`](Self::for_pages) for times of `bits` bits.
+    const fn with_bits(pages: u64, bits: u32) -> Self {
+        let most = u64::BITS - pages.saturating_sub(1).leading_zeros();
+        Self { order: most.saturating_sub(bits) }
+    }
+
+    /// The range in which differences of times are known.
+    const fn mask(self) -> u64 {
+        let bits = TIME_BITS + self.order;
+        if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_shadow_entry_says_what_was_packed(
+            bucket in 0..1u64 << TIME_BITS, node in 0..8u8, group: u8, workingset: bool,
+        ) {
+            let evicted = Evicted { bucket, node: NodeId(node), group, workingset };
+            prop_assert!(evicted.pack() >> SHADOW_BITS == 0);
+            prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
+        }
+
+        /// The distance counts what was evicted or activated in between, also where the clock or
+        /// the field of a shadow entry begins anew.
+        #[test]
+        fn a_distance_is_what_has_passed(
+            start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),
+            active in 0..2_000u64,
+        ) {
+            let clock = Clock { nonresident_age: AtomicU64::new(start) };
+            let buckets = Buckets::for_pages(1 << 28);
+            let shadow = clock.evicted(buckets, NodeId(1), 2, true);
+            let mut passed = 1;
+            for (evicts, pages) in steps {
+                if evicts {
+                    clock.evicted(buckets, NodeId(1), 2, false);
+                    passed += 1;
+                } else {
+                    clock.activated(pages);
+                    passed += pages;
+                }
+            }
+            let refault = clock.refault(buckets, Evicted::unpack(shadow), active);
+            let activate = passed <= active;
+            prop_assert_eq!(refault, Refault { distance: passed, activate, workingset: true });
+        }
+
+        /// Coarse times err by less than a bucket, and never say that less has passed.
+        #[test]
+        fn a_bucket_only_lengthens_a_distance(
+            start in 0..1u64 << 40, passed in 0..1u64 << 20, order in 1..12u32,
+        ) {
+            let clock = Clock { nonresident_age: AtomicU64::new(start) };
+            let buckets = Buckets::with_bits(1 << (10 + order), 10);
+            prop_assert_eq!(buckets, Buckets { order });
+            let shadow = clock.evicted(buckets, NodeId(0), 0, false);
+            clock.activated(passed);
+            let distance = clock.refault(buckets, Evicted::unpack(shadow), 0).distance;
+            prop_assert!((passed + 1..passed + 1 + (1 << order)).contains(&distance));
+        }
+    }
+}

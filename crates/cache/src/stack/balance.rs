@@ -1,0 +1,312 @@
+//! Balancing the budget: what the background does below the low mark, until the high mark is
+//! reached (`balance_pgdat` of kswapd, Linux 6.x), and what a program asks for.
+//!
+//! A balance makes passes. Each looks at a part of everything that can be freed: at priority 12 at
+//! one page in 4,096, and at priority 0 at all of them. A pass
+//!
+//! 1. takes back what Quarry itself holds: cached mappings, barns, and from priority 9 on, or where
+//!    objects have been freed, everything that is parked;
+//! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
+//! 3. asks each shrinker: `count >> priority * 4 / seeks`;
+//!
+//! where 2 and 3 share the work by what it costs to have things again (see `cost`). So pages and
+//! the objects of each shrinker become fewer in proportion, and none is emptied before the others
+//! are touched. A pass that frees an eighth of what is missing is followed by one of the same
+//! priority, any other by one of the next. (kswapd stays where it has looked at as many pages as it
+//! wants to free; but an object that was looked at need not be a page less.)
+//!
+//! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
+//! the stack held, and while the task is marked as one that reclaims (see `Reclaimers`). A balance
+//! ends after 64 passes, whatever they say.
+
+use super::balancing::add;
+use super::cost::Share;
+use super::evict::{listed_pages, spare_frames};
+use super::host::CachingStack;
+use super::pressure::level_of;
+use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
+use crate::page_cache::{Event, ScanFor, ScanRequest};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::pcp::PageAllocator;
+use quarry_mm::stack::{CacheHost, Pressure};
+use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
+
+/// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
+const FIRST_PRIORITY: u32 = 12;
+/// From here on Quarry takes back what CPUs have parked.
+const PARKED_PRIORITY: u32 = 9;
+/// Passes of a balance at most.
+const MOST_PASSES: u32 = 64;
+/// Nodes of shadow entries that a pass frees at most on each node of memory.
+const SHADOW_NODES: usize = 128;
+/// The part of what is missing that a pass has to free for another one of its priority.
+const ENOUGH: u32 = 8;
+
+/// Where a balance ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// The high mark of the budget is reached.
+    HighMark,
+    /// No more frames than these are in use.
+    Used(u32),
+}
+
+/// The result of a balance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balanced {
+    /// Passes; 0 where there was nothing to do, or the task reclaims already.
+    pub passes: u32,
+    /// The last priority.
+    pub priority: u32,
+    /// Pages of the cache that were looked at, and evicted.
+    pub pages: (u64, u64),
+    /// Objects that shrinkers looked at, and said they had freed.
+    pub objects: (u64, u64),
+    /// Frames that are still missing.
+    pub missing: u32,
+}
+
+/// A balance under way.
+struct Run<'a, S> {
+    stack: &'a S,
+    goal: Goal,
+    caller: ReclaimCaller,
+    priority: u32,
+    passes: u32,
+    /// The objects that CPUs have parked were taken back since something was freed.
+    has_drained: bool,
+    /// The page lists of all CPUs have been drained.
+    has_drained_lists: bool,
+    shares: (Share, Share),
+    /// Since the last level was told.
+    window: Shrunk,
+    pages: Shrunk,
+    objects: Shrunk,
+    _inside: InReclaim<'a>,
+    _active: Reclaiming<'a>,
+}
+
+/// Reclaims until `goal` is reached or nothing more can be freed. `enter` is called around each
+/// step that works on the stack itself; functions of the program run between two of them. Does
+/// nothing inside of another reclaim of the same task.
+pub fn balance<S: CachingStack, G>(
+    stack: &S,
+    caller: ReclaimCaller,
+    goal: Goal,
+    enter: impl Fn() -> G,
+) -> Balanced {
+    let (zones, balancing) = (zones(stack), &stack.cached().balancing);
+    let Entry::Entered(inside) = zones.budget().reclaimers().enter() else {
+        return Balanced::default();
+    };
+    scan_groups(stack, &enter);
+    if missing(stack, goal) == 0 {
+        note_high(stack);
+        return Balanced::default();
+    }
+    zones.note_short(true);
+    let used = zones.budget().used();
+    let mut run = Run {
+        stack,
+        goal,
+        caller,
+        priority: FIRST_PRIORITY,
+        passes: 0,
+        has_drained: false,
+        has_drained_lists: false,
+        shares: shares(stack, &enter),
+        window: Shrunk::default(),
+        pages: Shrunk::default(),
+        objects: Shrunk::default(),
+        _inside: inside,
+        _active: zones.reclaiming(|_| true),
+    };
+    let mut level = balancing.pressure.level();
+    while run.pass(&enter) {
+        if zones.budget().is_below(Mark::Low) {
+            level = level_of(&mut run.window, run.priority, level);
+            balancing.pressure.tell(level);
+        }
+    }
+    let missing = run.missing();
+    if missing > 0 && zones.budget().is_below(Mark::Low) {
+        balancing.pressure.tell(Pressure::Critical);
+    }
+    note_high(stack);
+    let counts = &balancing.counts;
+    add(&counts.runs, 1);
+    add(&counts.reached, u64::from(missing == 0));
+    add(&counts.passes, run.passes.into());
+    add(&counts.pages_scanned, run.pages.scanned);
+    add(&counts.pages_freed, run.pages.freed);
+    add(&counts.objects_scanned, run.objects.scanned);
+    add(&counts.objects_freed, run.objects.freed);
+    add(&counts.frames_freed, used.saturating_sub(zones.budget().used()).into());
+    Balanced {
+        passes: run.passes,
+        priority: run.priority,
+        pages: (run.pages.scanned, run.pages.freed),
+        objects: (run.objects.scanned, run.objects.freed),
+        missing,
+    }
+}
+
+/// Frames in use beyond a goal. O(1).
+#[inline]
+#[must_use]
+pub fn missing<S: CachingStack>(stack: &S, goal: Goal) -> u32 {
+    let budget = zones(stack).budget();
+    match goal {
+        Goal::HighMark => budget.missing(Mark::High),
+        Goal::Used(frames) => budget.used().saturating_sub(frames),
+    }
+}
+
+fn zones<S: CachingStack>(stack: &S) -> &Zones {
+    CacheHost::pages(stack).zones()
+}
+
+/// Takes the marks of a shortage away, where the high mark is reached.
+fn note_high<S: CachingStack>(stack: &S) {
+    let zones = zones(stack);
+    if !zones.budget().is_below(Mark::High) {
+        zones.note_short(false);
+        stack.pressure().tell(Pressure::None);
+    }
+}
+
+/// The shares of pages and objects in this balance.
+fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Share) {
+    // A function of the program.
+    let objects = stack.shrinkers().refaults();
+    let _inside = enter();
+    let cache = stack.used_page_cache();
+    let pages = cache.map_or(0, |cache| cache.events()[Event::Restored]);
+    let listed = cache.map_or(0, |cache| listed_pages(stack, cache));
+    let mut costs = stack.cached().balancing.costs.lock();
+    costs.note(pages, objects, listed);
+    (costs.of_pages(), costs.of_objects())
+}
+
+/// Takes from groups what they have above their high limits.
+fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
+    let (Some(cache), groups) = (stack.used_page_cache(), CachingStack::groups(stack)) else {
+        return;
+    };
+    if !groups.is_any_above_high() {
+        return;
+    }
+    for (id, group) in groups.iter() {
+        let above = group.above_high() as usize;
+        if above == 0 {
+            continue;
+        }
+        let _inside = enter();
+        let (who, most_scanned) = (ScanFor::Background, 2 * group.used() as usize);
+        let request = ScanRequest { who, most: above, most_scanned, until_ns: u64::MAX };
+        cache.reclaim_group(id, &request);
+    }
+}
+
+impl<S: CachingStack> Run<'_, S> {
+    fn missing(&self) -> u32 {
+        missing(self.stack, self.goal)
+    }
+
+    fn lists(&self) -> &PageAllocator<S::Pages> {
+        CacheHost::pages(self.stack)
+    }
+
+    /// One pass; returns whether another one is to follow.
+    fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
+        self.passes += 1;
+        let before = self.missing();
+        {
+            let _inside = enter();
+            self.take_own();
+            if self.missing() == 0 {
+                return false;
+            }
+            self.scan_pages();
+        }
+        self.ask_shrinkers();
+        let freed = before.saturating_sub(self.missing());
+        let is_enough = freed > 0 && freed >= before / ENOUGH;
+        if self.missing() == 0 || self.passes >= MOST_PASSES {
+            return false;
+        }
+        if !is_enough && self.priority == 0 {
+            return false;
+        }
+        self.priority -= u32::from(!is_enough);
+        true
+    }
+
+    /// Takes back what Quarry itself holds.
+    fn take_own(&mut self) {
+        self.stack.shrink_mappings(self.missing());
+        if self.passes == 1 {
+            self.stack.relieve();
+        }
+        if self.priority <= PARKED_PRIORITY && !self.has_drained && self.missing() > 0 {
+            self.has_drained = true;
+            self.stack.shrink_all();
+        }
+    }
+
+    fn scan_pages(&mut self) {
+        let stack = self.stack;
+        let Some(cache) = stack.used_page_cache() else { return };
+        for zone in zones(stack).all() {
+            let sizes = cache.list_sizes(zone.node());
+            let listed = sizes.active + sizes.inactive;
+            let most_scanned = self.shares.0.of(listed >> self.priority);
+            let missing = u64::from(self.missing());
+            let missing = match self.caller {
+                ReclaimCaller::Background => missing.min(spare_frames(stack, cache)),
+                ReclaimCaller::Explicit => missing,
+            } as usize;
+            if most_scanned == 0 || missing == 0 {
+                continue;
+            }
+            let most_scanned = usize::try_from(most_scanned).unwrap_or(usize::MAX);
+            let who = ScanFor::Background;
+            let request = ScanRequest { who, most: missing, most_scanned, until_ns: u64::MAX };
+            let done = cache.reclaim(zone.node(), &request);
+            self.note_pages(Shrunk { scanned: done.scanned, freed: done.freed });
+            if done.freed > 0 && self.missing() > 0 {
+                self.drain_lists();
+            }
+            cache.shrink_shadows(zone.node(), SHADOW_NODES);
+        }
+    }
+
+    /// Takes back what page lists hold: what was freed is on one, where it is still in use for the
+    /// budget. The lists of other CPUs only once, because those who use them take it again.
+    fn drain_lists(&mut self) {
+        match core::mem::replace(&mut self.has_drained_lists, true) {
+            true => self.lists().drain_slot(CacheHost::slot(self.stack)),
+            false => self.lists().drain_all(),
+        }
+    }
+
+    /// Not inside the gate.
+    fn ask_shrinkers(&mut self) {
+        let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
+        let shrinkers = self.stack.shrinkers();
+        let done = shrinkers.shrink(self.caller, self.priority, self.shares.1, most);
+        self.note_objects(done);
+    }
+
+    fn note_pages(&mut self, done: Shrunk) {
+        self.pages += done;
+        self.window += done;
+    }
+
+    fn note_objects(&mut self, done: Shrunk) {
+        self.objects += done;
+        self.window += done;
+        // They are in the arrays of this CPU, and their slabs may be empty by now.
+        self.has_drained &= done.freed == 0;
+    }
+}

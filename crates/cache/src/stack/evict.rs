@@ -1,0 +1,111 @@
+//! The first stage of a direct reclaim: a request that has found nothing takes pages of the cache.
+//!
+//! Freed mappings and objects in barns go first, which cost less to have again than a page, then
+//! clean, unused pages, 32 of them in 200 us at a time, as long as that frees some. Nothing is
+//! written, and no function of the program is called: the caller may hold any lock of the program.
+//! Locks of mappings are only tried, those of LRU lists are waited for, since their holders ask for
+//! nothing meanwhile. Where all that could go is behind locks of mappings, the task naps outside of
+//! the gate: the holder has lost its CPU. The heap leaves the cache as much as lies below the low
+//! mark, or reads would be refused.
+
+use super::host::CachingStack;
+use crate::page_cache::{PageCacheRef, ScanRequest};
+use quarry_mm::frame::NodeId;
+use quarry_mm::pcp::MOST_LOST;
+use quarry_mm::stack::{CacheHost, Claimant, Miss};
+use quarry_mm::zone::Entry;
+use quarry_sys::own_stack;
+
+/// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
+const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
+/// Pages in a row that a request looks at of which none can go: some milliseconds.
+const MOST_FRUITLESS: u64 = 1 << 16;
+
+/// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
+#[inline]
+pub(super) fn reclaim_for<S: CachingStack>(
+    stack: &S,
+    miss: &mut Miss<'_>,
+    attempt: &mut dyn FnMut() -> bool,
+) -> bool {
+    let Some(cache) = stack.used_page_cache() else { return false };
+    own_stack::run(|| stack.timed(|| evict_for(stack, cache, miss, attempt)))
+}
+
+#[inline(never)]
+fn evict_for<S: CachingStack>(
+    stack: &S,
+    cache: PageCacheRef<'_, S>,
+    miss: &mut Miss<'_>,
+    attempt: &mut dyn FnMut() -> bool,
+) -> bool {
+    let mut has_freed = stack.take_stocks(miss, CLUSTER);
+    let (mut fruitless, mut lost) = (0, 0);
+    loop {
+        let has_all = miss.collect();
+        if (has_all || has_freed && miss.frames() <= CLUSTER) && attempt() {
+            return true;
+        }
+        // The budget has them, and a zone or the system has not.
+        lost += u32::from(has_all);
+        if lost > MOST_LOST {
+            return false;
+        }
+        let most = evictable(stack, cache, miss.claimant(), miss.missing());
+        let done = cache.direct_reclaim(near(stack), most);
+        has_freed = done.freed > 0;
+        fruitless = if has_freed { 0 } else { fruitless + done.scanned };
+        let goes_on = has_freed
+            || done.busy > 0 && miss.nap()
+            || done.busy == 0 && done.scanned > 0 && fruitless < most_fruitless(stack, cache);
+        if !goes_on {
+            return false;
+        }
+    }
+}
+
+/// Pages that the claimant may take next, for which so many frames are missing. At its floor the
+/// cache takes no more than it needs: the heap would have the rest.
+fn evictable<S: CachingStack>(
+    stack: &S,
+    cache: PageCacheRef<'_, S>,
+    claimant: Claimant,
+    missing: u32,
+) -> usize {
+    let spare = spare_frames(stack, cache);
+    let least = if claimant == Claimant::Cache { missing.max(1).into() } else { 0 };
+    spare.max(least).min(CLUSTER.into()) as usize
+}
+
+/// Frames of cached pages that the heap may have: it leaves the cache its floor, as many as lie
+/// below the low mark. O(slots).
+pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
+    let floor = CacheHost::pages(stack).zones().budget().marks().low;
+    cache.events().pages().saturating_sub(floor.into())
+}
+
+/// Pages on the lists of all nodes. O(nodes).
+pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
+    let nodes = CacheHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
+    nodes.map(|sizes| sizes.active + sizes.inactive).sum()
+}
+
+/// Everything twice: what is used is activated the first time.
+fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
+    (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
+}
+
+fn near<S: CachingStack>(stack: &S) -> NodeId {
+    CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
+}
+
+/// Evicts up to 32 clean pages of the cache, if the heap may have them; returns whether it did.
+/// Does nothing inside of another reclaim of the same task.
+#[cold]
+pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
+    let Some(cache) = stack.used_page_cache() else { return false };
+    let reclaimers = CacheHost::pages(stack).zones().budget().reclaimers();
+    let Entry::Entered(_inside) = reclaimers.enter() else { return false };
+    let most = evictable(stack, cache, Claimant::Heap, 0);
+    own_stack::run(|| stack.timed(|| cache.direct_reclaim(near(stack), most)).freed > 0)
+}

@@ -1,0 +1,136 @@
+//! A stack with a page cache: what the cache stands on, and what its users have.
+
+use super::caching::PageCaching;
+use super::pressure::PressureEvents;
+use super::shrinkers::Shrinkers;
+use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
+use crate::page_cache::{Host, NodeHost, PageCacheRef};
+use quarry_mm::frame::{Metadata, NodeId};
+use quarry_mm::pcp::PageAllocator;
+use quarry_mm::slab::{CacheId, CacheParams};
+use quarry_mm::stack::{CacheHost, Claimant};
+use quarry_mm::zone::Groups;
+use quarry_sys::os::OsResult;
+use quarry_sys::own_stack;
+use quarry_sys::percpu::{Object, SlotIndex, WordTree};
+
+/// A stack whose cache is a page cache.
+pub trait CachingStack: CacheHost<Cache = PageCaching> {
+    /// The page cache, whose tables are made at the first call. O(1) after that.
+    ///
+    /// # Errors
+    /// Where the system refuses memory for them, or a stack has as many slab caches as it can.
+    ///
+    /// # Panics
+    /// Where the stack is not initialised.
+    fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
+        match self.used_page_cache() {
+            Some(cache) => Ok(cache),
+            None => own_stack::run(|| build_page_cache(self)),
+        }
+    }
+
+    /// The page cache, if it has been used. O(1).
+    #[inline]
+    fn used_page_cache(&self) -> Option<PageCacheRef<'_, Self>> {
+        self.cached().pages.opened(self)
+    }
+
+    /// The shrinkers. The caller that registers the first one also calls
+    /// [`Budget::keep_reserve`](quarry_mm::zone::Budget::keep_reserve).
+    #[must_use]
+    fn shrinkers(&self) -> &Shrinkers {
+        &self.cached().balancing.shrinkers
+    }
+
+    /// How short memory is, and the callbacks that are told.
+    #[must_use]
+    fn pressure(&self) -> &PressureEvents {
+        &self.cached().balancing.pressure
+    }
+
+    /// The groups.
+    #[must_use]
+    fn groups(&self) -> &Groups {
+        &self.cached().balancing.groups
+    }
+}
+
+impl<S: CacheHost<Cache = PageCaching>> CachingStack for S {}
+
+#[inline(never)]
+fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>> {
+    let options = stack.cache_options();
+    stack.cached().pages.open(stack, &options.pages, options.lru, || {
+        CacheHost::pages(stack).zones().budget().keep_reserve();
+        let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
+        stack.create_slab_cache("radix_tree_node", &params)
+    })
+}
+
+impl<S: CacheHost<Cache = PageCaching>> NodeHost for S {
+    fn alloc_node(&self) -> Option<Object> {
+        // The request that wants the node reclaims: one with little effort does not.
+        self.alloc_object(self.cached().pages.nodes()?)
+    }
+
+    unsafe fn free_nodes(&self, nodes: &[Object]) {
+        let Some(id) = self.cached().pages.nodes() else { return };
+        // SAFETY: they came from this cache, and no task uses them (the caller's promise).
+        unsafe { self.free_objects(id, nodes) };
+    }
+
+    fn wait_for_walks(&self) -> bool {
+        CacheHost::wait_for_walks(self)
+    }
+
+    fn node_of(&self, node: Object) -> NodeId {
+        let pages = CacheHost::pages(self);
+        let home = |pfn| pages.memory().pageblocks().of(pfn).tag().node();
+        pages.arena().pfn(node.as_ptr()).and_then(home).unwrap_or(NodeId(0))
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { CacheHost::walk(self, tree, index) }
+    }
+}
+
+impl<S: CacheHost<Cache = PageCaching>> Host for S {
+    type Pages = <S as CacheHost>::Pages;
+
+    #[inline]
+    fn pages(&self) -> &PageAllocator<Self::Pages> {
+        CacheHost::pages(self)
+    }
+
+    fn slot(&self) -> SlotIndex {
+        CacheHost::slot(self)
+    }
+
+    fn metadata(&self) -> &Metadata {
+        CacheHost::metadata(self)
+    }
+
+    fn slots(&self) -> u32 {
+        CacheHost::slots(self)
+    }
+
+    fn groups(&self) -> &Groups {
+        CachingStack::groups(self)
+    }
+
+    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.free_objects(cache, objects) };
+    }
+
+    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
+        let frames = match (frames, self.cached().pages.nodes()) {
+            (0, Some(nodes)) => self.slab_frames(nodes),
+            _ => frames,
+        };
+        self.reclaim_for(Claimant::Cache, frames, attempt)
+    }
+}

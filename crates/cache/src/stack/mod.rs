@@ -1,0 +1,31 @@
+//! The page cache of a stack and the balance of the budget that it shares with the heap, as the
+//! type that a stack names in [`StackConfig::Cache`](quarry_mm::stack::StackConfig::Cache).
+//!
+//! Files use only those to their left:
+//!
+//! ```text
+//! cost -> shrinkers -> pressure -> balancing -> caching -> host -> evict -> balance
+//! options, balancing, evict -> cached_pages
+//! ```
+
+mod balance;
+mod balancing;
+mod cached_pages;
+mod caching;
+mod cost;
+mod evict;
+mod host;
+mod options;
+mod pressure;
+mod shrinkers;
+
+pub use balance::{Balanced, Goal, balance, missing};
+pub use caching::PageCaching;
+pub use evict::reclaim_pages;
+pub use host::CachingStack;
+pub use options::PageCachingOptions;
+pub use pressure::{MOST_CALLBACKS, PressureEvents};
+pub use shrinkers::{
+    Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
+    Shrinkers,
+};

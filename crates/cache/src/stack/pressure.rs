@@ -1,0 +1,145 @@
+//! How short memory is, in three levels, and who is told (`vmpressure`, Linux 3.10).
+//!
+//! The level follows from how much of what a reclaim looks at it can free: of a window of 512 pages
+//! or objects less than 40 % is medium, less than 5 % critical, and so is a reclaim that has come
+//! down to looking at an eighth of everything at once. Callbacks are told when the level changes,
+//! and not again as long as it stays.
+
+use super::shrinkers::Shrunk;
+use quarry_mm::stack::Pressure;
+use quarry_sys::hooks::{HookId, Hooks};
+use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
+
+/// Callbacks that a stack can have.
+pub const MOST_CALLBACKS: usize = 16;
+/// Pages and objects that are looked at before a level is believed (`vmpressure_win`, Linux 3.10:
+/// 16 times `SWAP_CLUSTER_MAX`).
+const WINDOW: u64 = 512;
+/// Percentages of what is looked at and not freed (Linux 3.10).
+const MEDIUM: u64 = 60;
+const CRITICAL: u64 = 95;
+/// The priority from which on it is critical in any case (Linux 3.10).
+const CRITICAL_PRIORITY: u32 = 3;
+
+/// A callback that is told of levels.
+#[derive(Clone, Copy)]
+struct Callback {
+    context: *const (),
+    call: unsafe fn(*const (), Pressure),
+}
+
+// SAFETY: whoever registers it promises that any thread may call it.
+unsafe impl Send for Callback {}
+
+/// The level of a stack, and its callbacks. All zero bytes at first.
+pub struct PressureEvents {
+    level: AtomicU8,
+    callbacks: Hooks<Callback, MOST_CALLBACKS>,
+}
+
+impl PressureEvents {
+    pub(super) const fn new() -> Self {
+        Self { level: AtomicU8::new(0), callbacks: Hooks::new() }
+    }
+
+    /// Registers a callback; `None` where there are too many.
+    ///
+    /// # Safety
+    /// `call` may be called with `context` on any thread, until [`remove`](Self::remove) has
+    /// removed it.
+    pub unsafe fn add(
+        &self,
+        context: *const (),
+        call: unsafe fn(*const (), Pressure),
+    ) -> Option<HookId> {
+        self.callbacks.add(Callback { context, call })
+    }
+
+    /// Removes a callback, after its call by another thread, if one is under way. Returns false
+    /// where the calling thread is in it.
+    pub fn remove(&self, id: HookId) -> bool {
+        self.callbacks.remove(id).is_ok()
+    }
+
+    /// The level now.
+    #[must_use]
+    pub fn level(&self) -> Pressure {
+        match self.level.load(Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::Low,
+            2 => Pressure::Medium,
+            _ => Pressure::Critical,
+        }
+    }
+
+    /// Tells the callbacks of a level, if it is another one.
+    pub(super) fn tell(&self, level: Pressure) {
+        if self.level.swap(level as u8, Relaxed) != level as u8 {
+            // SAFETY: it is registered, so it may be called.
+            self.callbacks.for_each(|one| unsafe { (one.call)(one.context, level) });
+        }
+    }
+
+    /// See [`Hooks::adopt_in_child`].
+    pub(super) fn adopt_in_child(&self) {
+        self.callbacks.adopt_in_child();
+    }
+}
+
+/// The level of a reclaim that is at a priority, after what it has done in this window.
+pub(super) fn level_of(window: &mut Shrunk, priority: u32, last: Pressure) -> Pressure {
+    let Shrunk { scanned, freed } = *window;
+    if priority <= CRITICAL_PRIORITY {
+        return Pressure::Critical;
+    }
+    if scanned < WINDOW {
+        return last.max(Pressure::Low);
+    }
+    *window = Shrunk::default();
+    match (scanned - freed.min(scanned)) * 100 / scanned {
+        CRITICAL.. => Pressure::Critical,
+        MEDIUM.. => Pressure::Medium,
+        _ => Pressure::Low,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_sys::primitive::AtomicU32;
+
+    #[test]
+    fn levels_follow_from_what_a_scan_frees() {
+        let level = |scanned, freed, priority| {
+            level_of(&mut Shrunk { scanned, freed }, priority, Pressure::None)
+        };
+        assert_eq!(level(511, 0, 12), Pressure::Low, "too few to say");
+        assert_eq!(level(512, 512, 12), Pressure::Low);
+        assert_eq!(level(1000, 400, 12), Pressure::Medium);
+        assert_eq!(level(1000, 401, 12), Pressure::Low);
+        assert_eq!(level(1000, 50, 12), Pressure::Critical);
+        assert_eq!(level(0, 0, 3), Pressure::Critical);
+        assert_eq!(level(600, 700, 4), Pressure::Low, "more was freed than was looked at");
+    }
+
+    #[test]
+    fn callbacks_hear_each_change_once() {
+        unsafe fn count(context: *const (), level: Pressure) {
+            // SAFETY: the context is the counter below.
+            let heard = unsafe { &*context.cast::<AtomicU32>() };
+            heard.fetch_add(1 << (8 * level as u32), Relaxed);
+        }
+        let (events, heard) = (PressureEvents::new(), AtomicU32::new(0));
+        // SAFETY: the counter lives to the end.
+        let id = unsafe { events.add((&raw const heard).cast(), count) }.expect("a free place");
+        for level in [Pressure::None, Pressure::Low, Pressure::Low, Pressure::Critical] {
+            events.tell(level);
+        }
+        events.tell(Pressure::Low);
+        events.tell(Pressure::None);
+        assert_eq!(heard.load(Relaxed), 0x0100_0201);
+        assert!(events.remove(id));
+        events.tell(Pressure::Medium);
+        assert_eq!((heard.load(Relaxed), events.level()), (0x0100_0201, Pressure::Medium));
+    }
+}

@@ -1,0 +1,154 @@
+//! Arrays of descriptors in memory of their own, with a fixed number of entries.
+
+use super::order::FRAME_BYTES;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Types whose entries may lie in fresh memory, which is zero.
+///
+/// # Safety
+/// All-zero bytes are a valid value, and the right one for a new entry.
+pub unsafe trait FreshZero {}
+
+// SAFETY: zero bytes are the number 0.
+unsafe impl FreshZero for u8 {}
+// SAFETY: as for u8.
+unsafe impl FreshZero for u32 {}
+// SAFETY: as for u8.
+unsafe impl FreshZero for u64 {}
+// SAFETY: a zero byte is `false`.
+unsafe impl FreshZero for bool {}
+// SAFETY: a zero byte is the atomic 0, the model checker's included.
+unsafe impl FreshZero for AtomicU8 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU16 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU32 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU64 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicI64 {}
+// SAFETY: an array is valid where its entries are.
+unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
+// SAFETY: the word of a free lock, its owner and its counters are all 0.
+unsafe impl<T: FreshZero> FreshZero for CountedLock<T> {}
+
+/// Declares structs that are [`FreshZero`] because each of their fields is.
+#[macro_export]
+macro_rules! fresh_zero {
+    ($(
+        $(#[$of_struct:meta])*
+        $access:vis struct $name:ident {
+            $($(#[$of_field:meta])* $field_access:vis $field:ident: $of:ty,)*
+        }
+    )*) => {$(
+        $(#[$of_struct])*
+        $access struct $name {
+            $($(#[$of_field])* $field_access $field: $of,)*
+        }
+
+        #[expect(unsafe_code, reason = "the bounds check what the trait asks for")]
+        // SAFETY: a struct is valid where its fields are, and the bounds say that they are.
+        unsafe impl $crate::frame::FreshZero for $name where $($of: $crate::frame::FreshZero),* {}
+    )*};
+}
+pub use fresh_zero;
+
+/// A fixed number of `T`, shared by reference only. The reservation is released with the array;
+/// entries are not dropped.
+pub struct OsArray<T> {
+    os: &'static dyn Os,
+    start: NonNull<T>,
+    len: usize,
+    bytes: usize,
+    entries: PhantomData<T>,
+}
+
+// SAFETY: the array hands out `&T` only.
+unsafe impl<T: Sync> Sync for OsArray<T> {}
+// SAFETY: it owns its entries, none of which is bound to a thread.
+unsafe impl<T: Send + Sync> Send for OsArray<T> {}
+
+impl<T> OsArray<T> {
+    /// An array of `len` entries, each made by `make` in its place.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    pub fn filled(
+        os: &'static dyn Os,
+        len: usize,
+        mut make: impl FnMut(usize) -> T,
+    ) -> OsResult<Self> {
+        let array = Self::map(os, len)?;
+        for index in 0..len {
+            // SAFETY: `map` has made room for `len` entries, to which no reference exists yet.
+            unsafe { array.start.add(index).write(make(index)) };
+        }
+        Ok(array)
+    }
+
+    /// Memory for `len` entries, zero bytes so far.
+    fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
+        let page = os.page_size().max(FRAME_BYTES);
+        assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
+        let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
+        let start = os.reserve(bytes)?.cast();
+        Ok(Self { os, start, len, bytes, entries: PhantomData })
+    }
+}
+
+impl<T: FreshZero> OsArray<T> {
+    /// `len` entries, all of them zero.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
+        Self::map(os, len)
+    }
+}
+
+impl<T> OsArray<T> {
+    /// Entry `index`.
+    ///
+    /// # Panics
+    /// Outside the array.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, index: usize) -> &T {
+        assert!(index < self.len, "entry outside the array");
+        // SAFETY: inside the reservation, readable since `map`, and holding a valid `T`: made by
+        // `filled`, zero bytes by the promise of `FreshZero`, or written through shared references.
+        unsafe { self.start.add(index).as_ref() }
+    }
+
+    /// The first entry, for code that indexes without a check of its own.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> NonNull<T> {
+        self.start
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T> Drop for OsArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the whole reservation of `map`; references to entries borrow the array, and a
+        // holder of a pointer from `start` has promised not to outlive it.
+        unsafe { self.os.release(self.start.cast(), self.bytes) };
+    }
+}

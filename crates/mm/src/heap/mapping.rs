@@ -1,0 +1,497 @@
+//! Mappings: requests above 1 MiB, as extents of whole pageblocks of the window.
+//!
+//! Untouched pages of an extent cost nothing. The link words of its first frames describe a
+//! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
+//! the frames charged to the budget, `link[3]` whether its pages have been moved. A mapping is
+//! charged for the most frames that it has used since its extent was fresh, because those may be
+//! in memory.
+//!
+//! The mapping cache keeps freed extents with their memory for reuse, up to a bound, so that a
+//! program that allocates and frees 10 MiB in a loop makes no system call. Where all of them are
+//! too short, the largest gets the missing pageblocks. The stack shrinks the cache before the
+//! process becomes larger than it has been (`crates/mm/src/stack/footprint.rs`).
+//!
+//! A mapping grows in place, or its pages move to another extent by page tables. To the kernel,
+//! moved pages are a mapping of their own, which it never merges with a neighbour. So extents that
+//! are given back are unmapped, and once very many mappings have been moved, pages are copied.
+//!
+//! Equation: `frames <= charged <= blocks * 512`.
+
+use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
+use super::moving::{Moved, MovedMappings};
+use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
+use crate::zone::Zones;
+use core::ops::{Deref, DerefMut};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::NotMoved;
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
+
+/// A mapping that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Bytes at or past this offset are known to be zero.
+    pub dirty_bytes: usize,
+}
+
+/// All mappings of a heap.
+pub struct Mappings {
+    cache: CountedLock<MappingCache>,
+    live: AtomicUsize,
+    moved: MovedMappings,
+    /// Bytes of the mapping cache, to be read without the lock.
+    cached_bytes: AtomicUsize,
+    /// Frames that it is charged for, likewise.
+    cached_charged: AtomicU32,
+}
+
+fn blocks_of(frames: u32) -> u32 {
+    frames.div_ceil(PAGEBLOCK_FRAMES)
+}
+
+/// The frames that hold `bytes`; `None` where no window has that many.
+#[must_use]
+pub fn frames_of(bytes: usize) -> Option<u32> {
+    u32::try_from(bytes.div_ceil(FRAME_BYTES)).ok().filter(|frames| *frames < u32::MAX / 2)
+}
+
+impl Mappings {
+    /// No mappings.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            cache: CountedLock::new(MappingCache::new()),
+            live: AtomicUsize::new(0),
+            moved: MovedMappings::new(),
+            cached_bytes: AtomicUsize::new(0),
+            cached_charged: AtomicU32::new(0),
+        }
+    }
+
+    /// Mappings in use.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// A mapping of `frames` frames at a multiple of `align` bytes (a power of two).
+    pub fn alloc(&self, zones: &Zones, frames: u32, align: usize) -> Option<Mapping> {
+        let blocks = blocks_of(frames);
+        let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
+        let is_aligned = |extent: &Extent| {
+            (zones.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
+        };
+        let cached = self.take_cached(blocks, is_aligned).map(|extent| (extent, false));
+        let cached = cached.or_else(|| self.enlarge_cached(zones, blocks, align_blocks));
+        let reused = cached.and_then(|(extent, is_moved)| {
+            let (extent, dirty) = self.recharge(zones, extent, frames)?;
+            Some((extent, dirty, is_moved))
+        });
+        let (extent, dirty, is_moved) = match reused {
+            Some(reused) => reused,
+            None => (self.fresh(zones, frames, align_blocks)?, 0, false),
+        };
+        let pfn = extent.first.first();
+        self.moved.begin(zones, pfn, is_moved);
+        describe(zones, frames, extent, 0);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
+    }
+
+    /// Takes an extent from the mapping cache.
+    fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
+        self.lock().take(blocks, begins_well)
+    }
+
+    /// Takes the cached extent with the most memory, where all are too short, and makes it `blocks`
+    /// pageblocks long: in place, or else by moving its pages, and says whether they were moved.
+    /// The memory of an extent costs a page fault for each page, a move some microseconds.
+    fn enlarge_cached(
+        &self,
+        zones: &Zones,
+        blocks: u32,
+        align_blocks: u32,
+    ) -> Option<(Extent, bool)> {
+        if align_blocks > 1 {
+            return None;
+        }
+        let cached = self.lock().take_largest(blocks)?;
+        let (kept, memory) = (cached.extent, zones.memory());
+        if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
+            return Some((Extent { blocks, ..kept }, false));
+        }
+        let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0));
+        if let Some(new) = new.flatten() {
+            // SAFETY: both extents are taken and do not overlap, and nobody else knows them.
+            let moved =
+                unsafe { memory.move_extent((kept.first, kept.blocks), (new.first, new.blocks)) };
+            match moved {
+                Ok(()) => return Some((Extent { charged: kept.charged, ..new }, true)),
+                Err(NotMoved::Unchanged) => memory.give_back(new.first, new.blocks),
+                // The new extent is excluded.
+                Err(NotMoved::Lost) => {}
+            }
+        }
+        self.put_back(zones, cached);
+        None
+    }
+
+    /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit
+    /// does not allow that. Returns the extent and the frames that it was charged for before.
+    fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
+        let more = frames.saturating_sub(extent.charged);
+        if !self.charge(zones, more) {
+            release(zones, extent);
+            return None;
+        }
+        Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
+    }
+
+    /// Takes a fresh extent for `frames` frames, and charges it.
+    fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32) -> Option<Extent> {
+        if !self.charge(zones, frames) {
+            return None;
+        }
+        let extent = self.take_extent(zones, blocks_of(frames), align_blocks, 0);
+        if extent.is_none() {
+            zones.budget().uncharge_mapping(frames);
+        }
+        Some(Extent { charged: frames, ..extent? })
+    }
+
+    /// Charges frames; where the limit does not allow them, empties the mapping cache first.
+    fn charge(&self, zones: &Zones, frames: u32) -> bool {
+        zones.budget().charge_mapping(frames)
+            || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
+    }
+
+    /// Takes an extent that is not charged, with `room` pageblocks of free address space behind it
+    /// if possible. Where address space is short, empties the mapping cache, and then lets zones
+    /// give back pageblocks that they do not use.
+    fn take_extent(
+        &self,
+        zones: &Zones,
+        blocks: u32,
+        align_blocks: u32,
+        room: u32,
+    ) -> Option<Extent> {
+        let wanted =
+            Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
+        let take = || Some(Extent { first: zones.memory().take(wanted).ok()?, blocks, charged: 0 });
+        take()
+            .or_else(|| if self.release_cached(zones) > 0 { take() } else { None })
+            .or_else(|| if zones.give_back() > 0 { take() } else { None })
+    }
+
+    /// Frames of the mapping that starts at `pfn`.
+    #[must_use]
+    pub fn frames(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn)
+    }
+
+    /// Pageblocks of the extent of the mapping that starts at `pfn`.
+    #[must_use]
+    pub fn blocks(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(1))
+    }
+
+    /// Frames that the mapping that starts at `pfn` is charged for.
+    #[must_use]
+    pub fn charged(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(2))
+    }
+
+    /// The number of the record of the mapping that starts at `pfn`, if it is a sample; or 0.
+    #[must_use]
+    pub fn sample(&self, zones: &Zones, pfn: Pfn) -> u32 {
+        zones.frames().link(pfn.plus(4))
+    }
+
+    /// Makes the mapping that starts at `pfn` a sample, or none.
+    pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
+        zones.frames().set_link(pfn.plus(4), record);
+    }
+
+    /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
+    #[must_use]
+    pub fn cached_charged(&self) -> u32 {
+        self.cached_charged.load(Ordering::Relaxed)
+    }
+
+    /// The extent of the mapping that starts at `pfn`.
+    fn extent_of(&self, zones: &Zones, pfn: Pfn) -> Extent {
+        let (blocks, charged) = (self.blocks(zones, pfn), self.charged(zones, pfn));
+        Extent { first: pfn.pageblock(), blocks, charged }
+    }
+
+    /// Checks the equations of the mapping cache.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        let kept = self.cache.lock();
+        let (check, bytes) = (Check::of("mappings"), self.cached_bytes() as u64);
+        check.equal(bytes, kept.bytes() as u64, "the published bytes = bytes of the cache")?;
+        check.equal(self.cached_charged(), kept.charged(), "the published charge = the cache's")?;
+        kept.validate()
+    }
+
+    /// Frees the mapping that starts at `pfn`.
+    pub fn free(&self, zones: &Zones, pfn: Pfn) {
+        let extent = self.extent_of(zones, pfn);
+        zones.frames().set_kind(pfn, 1, Kind::NONE);
+        self.moved.forget(zones, pfn);
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        self.keep(zones, extent);
+    }
+
+    /// Puts an extent into the mapping cache, in place of older ones where there is no room.
+    /// Releases an extent that is too large for the cache.
+    fn keep(&self, zones: &Zones, extent: Extent) {
+        self.keep_as(zones, extent, |kept| {
+            kept.put(extent, |missing| zones.budget().charge_mapping(missing))
+        });
+    }
+
+    /// As [`keep`](Self::keep), by `put`, once there is room.
+    fn keep_as(&self, zones: &Zones, extent: Extent, put: impl Fn(&mut MappingCache)) {
+        let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
+        let most = most_cached(used as usize * FRAME_BYTES);
+        if extent.bytes() > most {
+            return release(zones, extent);
+        }
+        loop {
+            let mut cache = self.lock();
+            let oldest = cache.make_room_for(extent, most);
+            if oldest.is_none() {
+                put(&mut cache);
+            }
+            drop(cache);
+            match oldest {
+                Some(oldest) => release(zones, oldest),
+                None => return,
+            }
+        }
+    }
+
+    /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
+    /// pages; `None` where neither is possible, and then nothing has changed.
+    pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
+        let old = self.extent_of(zones, pfn);
+        let sample = self.sample(zones, pfn);
+        let blocks = blocks_of(frames);
+        let new = if blocks > old.blocks {
+            self.extend(zones, old, frames).or_else(|| self.relocate(zones, old, frames))?
+        } else if blocks < old.blocks {
+            let (new, rest) = old.split(blocks);
+            release(zones, rest);
+            new
+        } else {
+            let more = frames.saturating_sub(old.charged);
+            if !self.charge(zones, more) {
+                return None;
+            }
+            Extent { charged: old.charged + more, ..old }
+        };
+        describe(zones, frames, new, sample);
+        Some(new.first.first())
+    }
+
+    /// Takes the pageblocks behind an extent: cached ones as far as there are, then free ones.
+    fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
+        let more = blocks_of(frames) - old.blocks;
+        let kept = self.lock().take_at(old.end(), more);
+        let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
+        let give_back = || {
+            if kept.blocks > 0 {
+                self.keep(zones, kept);
+            }
+        };
+        // Cached frames may be in memory, so all frames in front of them are charged as well.
+        let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
+        let missing = charged - old.charged - kept.charged;
+        if !self.charge(zones, missing) {
+            give_back();
+            return None;
+        }
+        let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
+        // The fresh pageblocks join the mapping in front of them.
+        let front = if kept.blocks == 0 { old } else { kept };
+        let has_room = fresh.blocks == 0
+            || zones.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
+        if !has_room {
+            zones.budget().uncharge_mapping(missing);
+            give_back();
+            return None;
+        }
+        Some(Extent { blocks: old.blocks + more, charged, ..old })
+    }
+
+    /// Moves the pages to another extent: page-table work instead of copying, where that can be.
+    fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
+        let blocks = blocks_of(frames);
+        let kept = self.take_cached(blocks, |_| true);
+        // With room behind it, the mapping can grow in place the next time.
+        let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
+        // The pages that move replace the memory of the new extent, so no frame is held or charged
+        // twice.
+        let behind = if new.charged > old.frames() { new.charged } else { 0 };
+        let charged = frames.max(behind);
+        let before = old.charged + new.charged;
+        if !self.charge(zones, charged.saturating_sub(before)) {
+            match kept {
+                Some(extent) => self.keep(zones, extent),
+                None => zones.memory().give_back(new.first, new.blocks),
+            }
+            return None;
+        }
+        zones.frames().set_kind(old.first.first(), 1, Kind::NONE);
+        // SAFETY: the owner of the old extent waits for it to be resized, and the new one is not
+        // handed out yet; both are taken.
+        match unsafe { self.moved.bring(zones, old, new) } {
+            Moved::Gone => {}
+            Moved::Copied => zones.memory().give_back(old.first, old.blocks),
+            Moved::Lost => {
+                zones.frames().set_kind(old.first.first(), 1, Kind::MAPPING);
+                zones.budget().uncharge_mapping(before.max(charged) - old.charged);
+                return None;
+            }
+        }
+        zones.budget().uncharge_mapping(before.saturating_sub(charged));
+        Some(Extent { charged, ..new })
+    }
+
+    /// Empties the mapping cache; returns the bytes.
+    pub fn release_cached(&self, zones: &Zones) -> usize {
+        self.release_unused_since(zones, u64::MAX)
+    }
+
+    /// Extents put into the mapping cache so far.
+    #[must_use]
+    pub fn cached_so_far(&self) -> u64 {
+        self.lock().so_far()
+    }
+
+    /// Releases the cached extents that were put before the extent with this `number`; returns the
+    /// bytes.
+    pub fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
+        let mut bytes = 0;
+        loop {
+            let extent = self.lock().take_older_than(number);
+            let Some(extent) = extent else { return bytes };
+            bytes += extent.bytes();
+            release(zones, extent);
+        }
+    }
+
+    /// Gives memory of cached extents back, oldest first, until the cache is charged for `frames`
+    /// fewer. Of the last extent it gives back only the end: the next mapping of that size finds
+    /// the beginning and the addresses, and faults only for the missing pages. Returns the frames
+    /// that are left to give.
+    pub fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
+        let mut left = frames;
+        while left > 0 {
+            let oldest = self.lock().take_oldest();
+            let Some(oldest) = oldest else { return left };
+            let charged = oldest.extent.charged;
+            if charged > left {
+                self.cut(zones, oldest, charged - left);
+                return 0;
+            }
+            left -= charged;
+            release(zones, oldest.extent);
+        }
+        0
+    }
+
+    /// Purges a cached extent behind its first `charged` frames, and puts it back.
+    fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
+        let arena = zones.arena();
+        let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let first = charged.next_multiple_of(page_frames);
+        let end = kept.extent.charged.next_multiple_of(page_frames);
+        let mut kept = kept;
+        if first < end {
+            let bytes = (end - first) as usize * FRAME_BYTES;
+            if arena.os().purge(arena.address(kept.extent.first.first().plus(first)), bytes).is_ok()
+            {
+                zones.budget().uncharge_mapping(kept.extent.charged - first);
+                kept.extent.charged = first;
+            }
+        }
+        self.put_back(zones, kept);
+    }
+
+    /// Puts an extent back that was taken with its age, which it keeps.
+    fn put_back(&self, zones: &Zones, kept: CachedExtent) {
+        let charge = |missing| zones.budget().charge_mapping(missing);
+        self.keep_as(zones, kept.extent, |extents| extents.put_back(kept, charge));
+    }
+
+    /// Bytes of the mapping cache.
+    #[must_use]
+    pub fn cached_bytes(&self) -> usize {
+        self.cached_bytes.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> LockedCache<'_> {
+        LockedCache { mappings: self, cache: self.cache.lock() }
+    }
+
+    /// Visits the lock of the mapping cache.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("mappings->lock", &self.cache);
+    }
+}
+
+/// The locked mapping cache. Publishes its bytes and its charge when it is dropped.
+struct LockedCache<'a> {
+    mappings: &'a Mappings,
+    cache: Guard<'a, MappingCache>,
+}
+
+impl Deref for LockedCache<'_> {
+    type Target = MappingCache;
+
+    fn deref(&self) -> &MappingCache {
+        &self.cache
+    }
+}
+
+impl DerefMut for LockedCache<'_> {
+    fn deref_mut(&mut self) -> &mut MappingCache {
+        &mut self.cache
+    }
+}
+
+impl Drop for LockedCache<'_> {
+    fn drop(&mut self) {
+        self.mappings.cached_bytes.store(self.cache.bytes(), Ordering::Relaxed);
+        self.mappings.cached_charged.store(self.cache.charged(), Ordering::Relaxed);
+    }
+}
+
+impl Default for Mappings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn describe(zones: &Zones, frames: u32, extent: Extent, sample: u32) {
+    debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
+    let pfn = extent.first.first();
+    zones.frames().set_link(pfn, frames);
+    zones.frames().set_link(pfn.plus(1), extent.blocks);
+    zones.frames().set_link(pfn.plus(2), extent.charged);
+    zones.frames().set_link(pfn.plus(4), sample);
+    zones.frames().set_kind(pfn, 1, Kind::MAPPING);
+}
+
+/// Gives a charged extent back.
+fn release(zones: &Zones, extent: Extent) {
+    zones.memory().give_back(extent.first, extent.blocks);
+    zones.budget().uncharge_mapping(extent.charged);
+}

@@ -1,0 +1,292 @@
+//! The page allocator: zones and the per-CPU lists in front of them.
+//!
+//! Invariants, while no thread is at work:
+//! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
+//! * frames that are `in_pcp` by their state = pages on the lists of all slots, but for extents
+
+use super::config::{FreeListPolicy, PageConfig};
+use super::lists::{PcpCounters, Tuning};
+use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
+use super::request::{Page, PageRequest};
+use super::ring::RingSizes;
+use super::set::PcpSet;
+use crate::frame::{
+    Arena, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
+};
+use crate::zone::{Block, Mark, ZoneConfig, Zones};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::SlotIndex;
+use quarry_sys::report::fatal;
+
+/// Times that a request makes room, and finds that others have taken it, before it gives up
+/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+pub const MOST_LOST: u32 = 16;
+
+/// Zones and the per-CPU lists in front of them.
+pub struct PageAllocator<P> {
+    pub(super) zones: Zones,
+    pub(super) pcps: PcpSet<P>,
+    pub(super) free_list: FreeListPolicy,
+    /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
+    huge: bool,
+}
+
+/// Nodes stand in a line unless said otherwise.
+fn line(one: NodeId, other: NodeId) -> u32 {
+    u32::from(one.0.abs_diff(other.0))
+}
+
+impl<P: PagePolicy> PageAllocator<P> {
+    /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
+    ///
+    /// # Errors
+    /// The OS's refusal.
+    pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
+        let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
+        let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
+        Self::build_with(os, config, slots, line, &rings)
+    }
+
+    /// [`build`](Self::build) with a distance between nodes, by which requests fall back to other
+    /// nodes, and with the capacities of the per-CPU lists.
+    ///
+    /// # Errors
+    /// The OS's refusal.
+    pub fn build_with(
+        os: &'static dyn Os,
+        config: &PageConfig<P>,
+        slots: u32,
+        distance: fn(NodeId, NodeId) -> u32,
+        rings: &RingSizes,
+    ) -> OsResult<Self> {
+        let zones = ZoneConfig {
+            reserve_bytes: config.reserve_bytes,
+            limit_frames: config.limit_frames,
+            initial_frames: config.initial_frames,
+            grow: config.grow,
+            huge: config.faults.huge,
+            populate: config.faults.populate,
+            nodes: config.nodes,
+            node_of_slot: config.node_of_slot,
+            distance,
+        };
+        let zones = Zones::build(os, &zones)?;
+        let pcps = PcpSet::reserve(os, config, &zones, slots, rings)?;
+        Ok(Self { zones, pcps, free_list: config.free_list, huge: config.faults.huge })
+    }
+
+    /// The records of frames.
+    #[inline]
+    pub fn frames(&self) -> &FrameTable {
+        self.zones.memory().frames()
+    }
+
+    /// The window with all that is recorded of its frames.
+    #[inline]
+    pub fn memory(&self) -> &Memory {
+        self.zones.memory()
+    }
+
+    /// The pageblocks of the window.
+    #[inline]
+    pub fn arena(&self) -> &Arena {
+        self.zones.memory().arena()
+    }
+
+    /// The zones.
+    #[inline]
+    pub fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
+    /// watermarks that the request must respect.
+    #[inline]
+    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        match self.alloc_above_low(slot, request) {
+            Some(page) => Some(page),
+            None => self.alloc_slow(slot, request),
+        }
+    }
+
+    /// Takes a block from the request's node.
+    #[inline(never)]
+    pub(super) fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
+    }
+
+    /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:
+    /// the pageblock may be a huge page. O(1).
+    #[inline]
+    pub fn fill_whole(&self, pfn: Pfn) {
+        if self.huge {
+            self.zones.fill_whole(pfn);
+        }
+    }
+
+    /// Gives a block back. O(1) to the lists of the slot.
+    ///
+    /// Aborts the process where the block is free already or is no block of a zone.
+    #[inline]
+    pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
+        let owner = self.check_freed(pfn, order);
+        self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
+    }
+
+    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
+    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
+    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
+        let ask = request.usual();
+        let bulk =
+            |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
+        let filled = if out.len() > 1 { bulk(out) } else { 0 };
+        if filled > 0 || out.is_empty() {
+            return filled;
+        }
+        let Some(page) = self.alloc(slot, request) else { return 0 };
+        out[0] = page;
+        // The single allocation may have let the zone grow.
+        1 + bulk(&mut out[1..])
+    }
+
+    /// Checks that a block may be freed, and finds its node and migratetype; aborts the process
+    /// where it may not.
+    #[inline]
+    pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
+        let memory = self.zones.memory();
+        let tag = memory.pageblocks().of(pfn).tag();
+        let state = memory.frames().state(pfn);
+        match tag.node() {
+            Some(node)
+                if !state.is_free()
+                    && pfn.is_aligned(order)
+                    && !(cfg!(debug_assertions) && self.is_inside_free(pfn)) =>
+            {
+                (node, tag.migratetype())
+            }
+            _ => self.refuse_free(pfn, order),
+        }
+    }
+
+    /// Returns whether this frame is part of a free extent, or a free block reaches over it
+    /// from below.
+    fn is_inside_free(&self, pfn: Pfn) -> bool {
+        let kept = self.zones.memory().pageblocks().of(pfn).extents();
+        if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
+            return true;
+        }
+        (1..=MAX_ORDER).map(Order::new).any(|order| {
+            let head = pfn.align_down(order);
+            let state = self.frames().state(head);
+            head != pfn && state.is_free() && state.order() >= order
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_free(&self, pfn: Pfn, order: Order) -> ! {
+        let address = self.arena().address(pfn);
+        let order = order.get();
+        let why = if self.zones.memory().pageblocks().of(pfn).tag().node().is_none() {
+            "it belongs to no zone"
+        } else if !pfn.is_aligned(Order::new(order)) {
+            "no block of this order starts there"
+        } else {
+            "it is free already"
+        };
+        fatal(format_args!("free of the page block of order {order} at {address:p}: {why}"))
+    }
+
+    /// Gives everything on the per-CPU lists back to the zones.
+    pub fn drain_all(&self) {
+        self.pcps.store.slots().for_each(|slot| self.drain_slot(slot));
+    }
+
+    /// Lets the zones give every pageblock that is free as a whole back. Returns the bytes.
+    pub fn give_back(&self) -> usize {
+        self.zones.give_back()
+    }
+
+    /// Makes the frames that zones keep for requests of an exact number free blocks again.
+    pub fn flush_extents(&self) {
+        self.zones.flush_extents();
+    }
+
+    /// Gives everything on the lists of one slot back to the zones.
+    pub fn drain_slot(&self, slot: SlotIndex) {
+        self.pcps.drain_slot(&self.zones, slot);
+        self.pcps.store.drain_extents_of(&self.zones, slot);
+    }
+
+    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`, about once a
+    /// second in the kernel). Returns whether work remains.
+    pub fn decay(&self, slot: SlotIndex) -> bool {
+        let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
+        self.pcps.decay(&self.zones, slot) || has_aged
+    }
+
+    /// Gives free blocks of at least `smallest` of one node back to the operating system, until
+    /// about `most_bytes` are given back. Returns the bytes.
+    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
+        self.zones.purge(node, smallest, most_bytes)
+    }
+
+    /// The counts of a slot's lists, all nodes together.
+    #[must_use]
+    pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
+        self.pcps.store.counters(slot)
+    }
+
+    /// The counts of the lists of all slots.
+    #[must_use]
+    pub fn pcp_totals(&self) -> PcpCounters {
+        let mut sum = PcpCounters::default();
+        self.pcps.store.slots().for_each(|slot| sum += self.pcp_counters(slot));
+        sum
+    }
+
+    /// How the lists of one slot and node are tuned at the moment.
+    #[must_use]
+    pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
+        self.pcps.store.tuning(slot, node)
+    }
+
+    /// The policy of the lists.
+    #[must_use]
+    pub fn policy(&self) -> P {
+        self.pcps.policy
+    }
+
+    /// Pages that the lists exchange with a zone at a time.
+    #[must_use]
+    pub fn pcp_batch(&self) -> u32 {
+        self.pcps.store.sizes.batch
+    }
+
+    /// Visits the locks of zones, arena and lists.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.zones.visit_locks(visit);
+        self.pcps.visit_locks(visit);
+    }
+
+    /// Checks every equation of zones, lists and budget. O(frames); no other thread may be at work.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.zones.validate()?;
+        let mut outside = 0;
+        for zone in self.zones.all() {
+            let listed = self.pcps.validate(&self.zones, zone.node())?;
+            let in_pcp = self.zones.frames_in_pcp(zone.node());
+            Check::of("pcp").equal(in_pcp, listed, "frames in_pcp by state = pages listed")?;
+            self.pcps.store.validate_extents(&self.zones, zone.node())?;
+            outside += zone.managed() - zone.free();
+        }
+        let (budget, check) = (self.zones.budget(), Check::of("budget"));
+        let sum = outside + budget.mapped() + budget.claimed();
+        check.equal(budget.used(), sum, "used = outside the zones + mapped + claimed")
+    }
+}

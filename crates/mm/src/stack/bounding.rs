@@ -1,0 +1,95 @@
+//! Keeping the process within its recent footprint (see `footprint`).
+
+use super::footprint::excess;
+use super::instance::{Stack, StackConfig};
+use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
+use crate::slab::SlabPolicy;
+use crate::zone::Whole;
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::own_stack;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left
+/// goes with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32
+/// MiB now and then, which took 2 ms.) A request for more touches as much itself, which takes
+/// longer.
+const STEP: u32 = PAGEBLOCK_FRAMES;
+
+impl<C: StackConfig> Stack<C> {
+    /// Frames that may be in memory. O(nodes).
+    pub(super) fn footprint_frames(&self) -> u32 {
+        let zones = self.inner().pages.zones();
+        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
+        zones.budget().used().saturating_add(dirty)
+    }
+
+    /// Frames that may be in memory, and the most that have been in use lately.
+    fn footprint_and_peak(&self) -> (u32, u32) {
+        let inner = self.inner();
+        let used = inner.pages.zones().budget().used();
+        let barns = (inner.limits.barns() / FRAME_BYTES) as u32;
+        let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
+        (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
+    }
+
+    /// Called where a request may have `taken` frames that were never touched: freed memory gives
+    /// way to them if the process would otherwise be larger than it has been lately. O(nodes), and
+    /// no lock, where there is nothing to do.
+    #[inline]
+    pub fn bound_footprint(&self, taken: u32) {
+        if self.footprint.is_unbounded.load(Relaxed) {
+            return;
+        }
+        let (footprint, peak) = self.footprint_and_peak();
+        if excess(footprint, peak, 0) == 0 {
+            return;
+        }
+        let stuck = self.footprint.stuck.load(Relaxed);
+        if footprint < stuck {
+            self.footprint.stuck.store(footprint, Relaxed);
+        } else if excess(footprint, peak, stuck) > 0 {
+            self.shrink_footprint(taken);
+        }
+    }
+
+    #[cold]
+    fn shrink_footprint(&self, taken: u32) {
+        let Some(mut past) = self.footprint.given.try_lock() else { return };
+        // Another thread may have done it meanwhile.
+        let (footprint, peak) = self.footprint_and_peak();
+        let stuck = self.footprint.stuck.load(Relaxed).min(footprint);
+        let excess = excess(footprint, peak, stuck);
+        let most = if taken < STEP { STEP } else { u32::MAX };
+        let is_step = excess > most;
+        let price = self.pages().memory().prices().small_us();
+        let excess = excess.min(past.allowance(peak, coarse_ns(), price)).min(most);
+        if excess == 0 {
+            return;
+        }
+        past.spent += excess;
+        let left = own_stack::run(|| self.give_way(excess));
+        // After a step there is more to give.
+        let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
+        self.footprint.stuck.store(stuck, Relaxed);
+    }
+
+    /// Gives frames of freed memory to the operating system; returns how many of them it has not.
+    #[inline(never)]
+    fn give_way(&self, frames: u32) -> u32 {
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        let mut left = inner.mappings.shrink_cache(inner.pages.zones(), frames);
+        if left > 0 {
+            inner.slab.relieve(&self.context());
+        }
+        for node in zones.all().map(|zone| zone.node()) {
+            let bytes = left as usize * FRAME_BYTES;
+            if bytes == 0 {
+                break;
+            }
+            let given = zones.give_back_of(node, Whole::Dirty, bytes);
+            left = left.saturating_sub((given / FRAME_BYTES) as u32);
+        }
+        left
+    }
+}

@@ -1,0 +1,153 @@
+//! A request that has found nothing: one reclaim on the spot, and other attempts, where that is
+//! worth its time (see `deferral`).
+//!
+//! What is freed meanwhile belongs to the request (its claim, see `zone::reclaimers`): other tasks
+//! that miss at the same time reclaim for themselves. There are two stages, and the second comes
+//! only where the first does not help:
+//!
+//! 1. with a page cache: what its pages hold, and before it freed mappings and objects in barns,
+//!    which cost less to have again than a page ([`CachedPages::reclaim_for`]).
+//! 2. what Quarry itself holds and nobody uses: parked objects, lists, cached mappings; once in
+//!    10 ms, because a second look soon after would find nothing.
+//!
+//! A task that reclaims already gets the reserve instead (see `Reclaimers`).
+
+use super::cached_pages::CachedPages;
+use super::instance::{Stack, StackConfig};
+use super::miss::{Claimant, Miss};
+use crate::frame::FRAME_BYTES;
+use crate::slab::{Cache, Glance, SlabPolicy};
+use quarry_sys::clock::{coarse_ns, monotonic_ns};
+use quarry_sys::own_stack;
+use quarry_sys::percpu::PerCpu;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
+/// nothing is held, and up to a millisecond where many CPUs hold much.
+const DEFERRED_NS: u64 = 10_000_000;
+
+impl<C: StackConfig> Stack<C> {
+    /// Tries again where a direct reclaim is worth its time and has found something. `frames` are
+    /// what the attempt may have to take.
+    #[inline]
+    pub fn with_reclaim<T>(&self, frames: u32, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        attempt().or_else(|| self.after_reclaim(frames, attempt))
+    }
+
+    /// A direct reclaim for the heap, and attempts after it.
+    #[cold]
+    pub(super) fn after_reclaim<T>(
+        &self,
+        frames: u32,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let mut found = None;
+        self.reclaim_for(Claimant::Heap, frames, &mut || {
+            found = attempt();
+            found.is_some()
+        });
+        found
+    }
+
+    /// A direct reclaim, and attempts after it until one succeeds; returns whether one did.
+    pub(super) fn reclaim_for(
+        &self,
+        claimant: Claimant,
+        frames: u32,
+        attempt: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let budget = self.pages().zones().budget();
+        let Some(mut miss) = Miss::begin(budget, claimant, frames) else { return false };
+        if C::Cache::reclaim_for(self, &mut miss, attempt) {
+            return true;
+        }
+        self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
+    }
+
+    /// See [`CacheHost::take_stocks`](super::cached_pages::CacheHost::take_stocks).
+    pub(super) fn take_stocks(&self, miss: &Miss<'_>, least: u32) -> bool {
+        let inner = self.inner();
+        let before = miss.missing();
+        if self.cached_bytes() >= FRAME_BYTES {
+            inner.mappings.shrink_cache(inner.pages.zones(), miss.frames().max(least));
+        }
+        if miss.missing() > 0 && inner.limits.barns() > 0 {
+            inner.slab.relieve(&self.context());
+            inner.pages.drain_slot(self.fast.percpu.current());
+        }
+        miss.missing() < before
+    }
+
+    /// The second stage.
+    #[inline(never)]
+    fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
+        self.deferral.reclaims.fetch_add(1, Relaxed);
+        // Objects that are freed while the reclaim runs may come too late for it.
+        self.note_caches();
+        let has_found = self.timed(|| self.direct_reclaim());
+        let is_served = has_found && attempt();
+        let deferral = &self.deferral;
+        deferral.used.store(self.used_beside_claims(), Relaxed);
+        let until = if is_served { 0 } else { coarse_ns() + DEFERRED_NS };
+        deferral.until_ns.store(until, Relaxed);
+        is_served
+    }
+
+    /// What claims hold is free again in a moment.
+    pub(super) fn used_beside_claims(&self) -> u32 {
+        let budget = self.pages().zones().budget();
+        budget.used().saturating_sub(budget.claimed())
+    }
+
+    /// Does the work, and notes what it took.
+    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = monotonic_ns();
+        let done = work();
+        self.deferral.took.note(monotonic_ns().saturating_sub(start));
+        done
+    }
+
+    /// Returns whether a reclaim for a request of `frames` frames may find anything. O(caches *
+    /// slots).
+    fn is_reclaim_due(&self, frames: u32) -> bool {
+        let deferral = &self.deferral;
+        let until = deferral.until_ns.load(Relaxed);
+        if until == 0 {
+            return true;
+        }
+        let (budget, before) = (self.pages().zones().budget(), deferral.used.load(Relaxed));
+        let (used, room) = (self.used_beside_claims(), budget.limit().saturating_sub(before));
+        used < before
+            || used > before && frames <= room
+            || self.cached_bytes() >= FRAME_BYTES
+            || self.pages().lists_any_extent()
+            || self.withheld.is_there_for_others()
+            || coarse_ns() >= until
+            || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
+    }
+
+    fn note_caches(&self) {
+        let (inner, context) = (self.inner(), self.context());
+        for cache in inner.caches.iter() {
+            let seen = &self.deferral.caches[cache.id().index()];
+            seen.activity.store(inner.slab.activity(&context, cache).unwrap_or(0), Relaxed);
+            seen.live.store(self.live_objects(cache), Relaxed);
+        }
+    }
+
+    /// Returns whether a cache has fewer objects in use than the last reclaim saw.
+    #[inline(never)]
+    fn has_freed(&self, cache: &Cache) -> bool {
+        let seen = &self.deferral.caches[cache.id().index()];
+        let live = seen.live.load(Relaxed);
+        let activity = || self.inner().slab.activity(&self.context(), cache);
+        live > 0
+            && activity().is_none_or(|now| now != seen.activity.load(Relaxed))
+            && self.live_objects(cache) < live
+    }
+
+    fn live_objects(&self, cache: &Cache) -> u64 {
+        let stats = self.inner().slab.stats(&self.context(), cache);
+        stats.allocs().saturating_sub(stats.frees())
+    }
+}

@@ -1,0 +1,570 @@
+//! The stack itself: the types that it is made of, and how it is built.
+
+use super::cached_pages::CachedPages;
+use super::call::{Entry, Request};
+use super::deferral::Deferral;
+use super::fast_path::{FastPath, StackOffsets};
+use super::footprint::Footprint;
+use super::instruments::{Instrument, Instruments};
+use super::large::LargeCounts;
+use super::withheld::Withheld;
+use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
+use crate::heap::options::StackOptions;
+use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
+use crate::pcp::{PageAllocator, PagePolicy};
+use crate::slab::{
+    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
+    SlabSetup, create_cache,
+};
+use core::cell::UnsafeCell;
+use core::fmt::Write;
+use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use quarry_sys::report::Line;
+
+/// The policies of a stack.
+pub trait StackConfig: Sized + 'static {
+    /// How CPUs are told apart.
+    type PerCpu: PerCpu;
+    /// How slab objects travel.
+    type Slab: SlabPolicy<Self::PerCpu>;
+    /// How pages travel between CPUs and zones.
+    type Pages: PagePolicy;
+    /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
+    type Cache: CachedPages;
+    /// Its instruments; `()` for none.
+    type Watch: Watch<Self>;
+}
+
+/// An allocation in frames of its own, of kind `SAMPLED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledBlock {
+    /// Frames of its block.
+    pub frames: u32,
+    /// Bytes that the program may use.
+    pub usable: usize,
+}
+
+/// The instruments of a stack (see `instruments`). Each hook is given the stack that it belongs to.
+pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
+    /// Everything off; all zero bytes.
+    const NEW: Self;
+    /// False if there are no instruments.
+    const IS_ANY: bool = true;
+
+    /// Prepares what `options` ask for. Called once, before the first request.
+    fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}
+
+    /// Serves a request while an instrument is on; `next` serves it as if this one were off.
+    fn alloc(
+        &self,
+        _stack: &Stack<C>,
+        _request: Request,
+        next: impl FnOnce() -> Option<Object>,
+    ) -> Option<Object> {
+        next()
+    }
+
+    /// Serves a request at no alignment by the running CPU alone, if it has only to be counted.
+    /// O(1), no lock.
+    #[inline]
+    fn alloc_counted(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
+        None
+    }
+
+    /// Frees an allocation that it knows; false where it knows none.
+    ///
+    /// # Safety
+    /// As [`Stack::free`].
+    #[inline]
+    unsafe fn free(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> bool {
+        false
+    }
+
+    /// Bytes that were requested for an allocation that it knows. Reports one that is not in use,
+    /// and aborts.
+    #[inline]
+    fn size(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> Option<usize> {
+        None
+    }
+
+    /// Demands that an allocation that it knows was requested with this size and alignment; false
+    /// where it knows none.
+    #[inline]
+    fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
+        false
+    }
+
+    /// [`Stack::realloc`] of an allocation that it knows; `None` where it knows none.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`].
+    #[inline]
+    unsafe fn realloc(
+        &self,
+        _stack: &Stack<C>,
+        _object: Object,
+        _request: Request,
+    ) -> Option<Option<Object>> {
+        None
+    }
+
+    /// Returns whether it searches for errors: allocations have records, and free memory keeps its
+    /// bytes.
+    #[inline]
+    fn have_records(&self) -> bool {
+        false
+    }
+
+    /// The allocation whose block begins at `pfn`, of kind `SAMPLED`.
+    #[inline]
+    fn sampled(&self, _stack: &Stack<C>, _pfn: Pfn) -> Option<SampledBlock> {
+        None
+    }
+
+    /// The block or mapping at `pfn` ends, or gets another size: it is no sample any more.
+    #[inline]
+    fn forget(&self, _stack: &Stack<C>, _pfn: Pfn) {}
+
+    /// A block of `frames` frames, or a mapping, at `pfn` has got `size` bytes by `realloc`: it may
+    /// be a sample from now on.
+    #[inline]
+    fn count(&self, _stack: &Stack<C>, _pfn: Pfn, _frames: u32, _size: usize) {}
+
+    /// Returns whether the block of kind `HIDDEN` at `pfn` is a mapping.
+    #[inline]
+    fn is_hidden_mapping(&self, _pfn: Pfn) -> bool {
+        false
+    }
+
+    /// A slow path runs, or the background thread: requests on fast paths do not see the clock.
+    /// O(1).
+    #[inline]
+    fn tick(&self, _stack: &Stack<C>) {}
+
+    /// Frees what it holds back; returns whether that was anything.
+    fn give_back(&self, _stack: &Stack<C>) -> bool {
+        false
+    }
+
+    /// Visits its locks.
+    fn visit_locks(&self, _visit: &mut Visit<'_>) {}
+}
+
+/// The parts that need the operating system to be built.
+struct Built<C: StackConfig> {
+    pages: PageAllocator<C::Pages>,
+    metadata: Metadata,
+    setup: SlabSetup,
+    cache: <C::Cache as CachedPages>::Options,
+}
+
+/// Everything but the fast path.
+pub(crate) struct Inner<'a, C: StackConfig> {
+    pub(crate) pages: &'a PageAllocator<C::Pages>,
+    pub(crate) metadata: &'a Metadata,
+    pub(super) caches: &'a CacheTable,
+    pub(super) limits: &'a CacheLimits,
+    pub(super) slab: &'a C::Slab,
+    pub(crate) mappings: &'a Mappings,
+    setup: &'a SlabSetup,
+    pub(super) cache: &'a <C::Cache as CachedPages>::Options,
+}
+
+/// One instance of Quarry.
+///
+/// A new stack is all zero bytes, so that a static one touches only the pages of what it uses.
+/// Nothing of it is dropped: its memory is its system's, and addresses into that outlive it.
+///
+/// The parts stand in an order of their own: in front what each start writes, then tables of caches
+/// by their numbers, then what a program may never use. A start that wrote to twenty pages for the
+/// parts in the compiler's order writes to a third of them.
+#[repr(C)]
+pub struct Stack<C: StackConfig> {
+    ready: AtomicBool,
+    is_built: AtomicBool,
+    has_classes: AtomicBool,
+    pub(super) instruments: Instruments,
+    /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
+    pub(super) misses: [AtomicU8; classes::COUNT + 1],
+    pub(super) limits: CacheLimits,
+    pub(crate) large: LargeCounts,
+    pub(super) withheld: Withheld,
+    pub(super) footprint: Footprint,
+    built: UnsafeCell<MaybeUninit<Built<C>>>,
+    pub(super) mappings: Mappings,
+    pub(super) fast: FastPath<C::PerCpu>,
+    pub(super) caches: CacheTable,
+    pub(super) slab: ManuallyDrop<C::Slab>,
+    pub(super) deferral: Deferral,
+    /// Requests whose size was wrong, and that were served.
+    pub(super) wrong_sizes: AtomicU64,
+    pub(super) watch: C::Watch,
+    pub(super) cache: ManuallyDrop<C::Cache>,
+}
+
+// SAFETY: `built` is written once by `init` before `is_built` is set with release ordering, and
+// read only after that was seen; what it holds synchronises itself.
+unsafe impl<C: StackConfig> Sync for Stack<C> {}
+// SAFETY: nothing in a stack belongs to a thread.
+unsafe impl<C: StackConfig> Send for Stack<C> {}
+
+impl<C: StackConfig> Stack<C> {
+    /// See [`StackOffsets`].
+    pub const OFFSETS: StackOffsets = StackOffsets {
+        small_end: offset_of!(Self, fast.small_end),
+        base: offset_of!(Self, fast.base),
+        span: offset_of!(Self, fast.span),
+        kinds: offset_of!(Self, fast.kinds),
+        percpu: offset_of!(Self, fast.percpu),
+        geometry: offset_of!(Self, fast.geometry),
+    };
+
+    /// A stack that refuses every request until [`init`](Self::init).
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            fast: FastPath::new(),
+            ready: AtomicBool::new(false),
+            is_built: AtomicBool::new(false),
+            has_classes: AtomicBool::new(false),
+            instruments: Instruments::new(),
+            wrong_sizes: AtomicU64::new(0),
+            watch: C::Watch::NEW,
+            caches: CacheTable::new(),
+            limits: CacheLimits::new(),
+            slab: ManuallyDrop::new(C::Slab::NEW),
+            mappings: Mappings::new(),
+            large: LargeCounts::new(),
+            misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
+            deferral: Deferral::new(),
+            withheld: Withheld::new(),
+            footprint: Footprint::new(),
+            cache: ManuallyDrop::new(C::Cache::NEW),
+            built: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Builds everything. Call once, from one thread.
+    ///
+    /// # Errors
+    /// The OS's refusal; the stack then refuses every request, and `init` may be tried again: it
+    /// goes on from where it failed, with the window that it may have already.
+    ///
+    /// # Panics
+    /// Where the stack is ready already.
+    pub fn init(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
+        self.init_with(os, options, &Default::default())
+    }
+
+    /// [`init`](Self::init) with choices of the stack's cache.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn init_with(
+        &self,
+        os: &'static dyn Os,
+        options: &StackOptions<C::Pages>,
+        cache: &<C::Cache as CachedPages>::Options,
+    ) -> OsResult<()> {
+        assert!(!self.is_ready(), "a stack is initialised once");
+        self.fast.percpu.init(os)?;
+        if !self.is_built.load(Ordering::Acquire) {
+            self.build(os, options, cache)?;
+        }
+        if options.heap {
+            self.create_classes()?;
+        }
+        if options.heap && options.pages.faults.populate {
+            let percpu = &self.fast.percpu;
+            percpu.area().populate(os, percpu.current());
+        }
+        let arena = self.inner().pages.arena();
+        let base = arena.base().as_ptr() as usize;
+        self.fast.base.store(base, Ordering::Relaxed);
+        debug_assert!(base.is_multiple_of(1 << FRAME_SHIFT), "the first kind is that of the base");
+        let kinds = self.inner().pages.frames().kinds().as_ptr();
+        self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
+        self.has_classes.store(options.heap, Ordering::Release);
+        self.watch.start(self, &options.checks);
+        self.ready.store(true, Ordering::Release);
+        self.open_fast_paths();
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        os: &'static dyn Os,
+        options: &StackOptions<C::Pages>,
+        cache: &<C::Cache as CachedPages>::Options,
+    ) -> OsResult<()> {
+        let slots = self.fast.percpu.area().slots();
+        let pages = PageAllocator::build(os, &options.pages, slots)?;
+        pages.zones().budget().set_marks(options.marks);
+        let metadata = Metadata::new(os);
+        if !options.bounds_footprint {
+            self.footprint.unbound();
+        }
+        let built = Built {
+            pages,
+            metadata,
+            setup: SlabSetup {
+                declared_cpus: options.pages.declared_cpus,
+                mechanisms: options.mechanisms,
+            },
+            cache: *cache,
+        };
+        // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
+        unsafe { (*self.built.get()).write(built) };
+        self.is_built.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn create_classes(&self) -> OsResult<()> {
+        for class in self.caches.count() + 1..=classes::COUNT {
+            let size = classes::SIZES[class] as usize;
+            let name = class_name(size);
+            let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
+            let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
+            assert!(id.index() == class, "classes are the first caches");
+        }
+        self.caches.keep_apart();
+        Ok(())
+    }
+
+    /// Switches an instrument on or off. Requests that are under way on other CPUs may not see it.
+    /// O(1) where no other task switches one.
+    pub fn switch_instrument(&self, instrument: Instrument, on: bool) {
+        self.instruments.switch(instrument, on);
+        if self.is_ready() {
+            self.open_fast_paths();
+        }
+    }
+
+    /// Returns whether an instrument is on.
+    #[inline]
+    #[must_use]
+    pub fn has_instrument(&self, instrument: Instrument) -> bool {
+        C::Watch::IS_ANY && self.instruments.has(instrument)
+    }
+
+    /// Returns whether an instrument is on.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        C::Watch::IS_ANY && self.instruments.are_on()
+    }
+
+    /// Returns whether this instrument is on, and no other.
+    #[inline(always)]
+    pub fn has_only(&self, instrument: Instrument) -> bool {
+        self.instruments.is_only(instrument)
+    }
+
+    /// Returns whether an instrument is on that sees frees.
+    #[inline]
+    pub fn sees_frees(&self) -> bool {
+        C::Watch::IS_ANY && self.instruments.see_frees()
+    }
+
+    /// Sets the limits of the fast paths to what the instruments leave of them.
+    fn open_fast_paths(&self) {
+        let mut seen = self.instruments.get();
+        loop {
+            let are_on = self.is_watched();
+            let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
+            let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
+            self.fast.span.store(span, Ordering::SeqCst);
+            self.fast.small_end.store(small_end, Ordering::SeqCst);
+            // Another thread may have switched one, and stored its limits before these.
+            let now = self.instruments.get();
+            if now == seen {
+                return;
+            }
+            seen = now;
+        }
+    }
+
+    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
+    /// caches'.
+    pub fn has_classes(&self) -> bool {
+        self.has_classes.load(Ordering::Acquire)
+    }
+
+    /// Returns whether [`init`](Self::init) has succeeded.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> Inner<'_, C> {
+        assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
+        // SAFETY: `is_built` is set after `built` was written, and it never changes again.
+        let built = unsafe { (*self.built.get()).assume_init_ref() };
+        Inner {
+            pages: &built.pages,
+            metadata: &built.metadata,
+            caches: &self.caches,
+            limits: &self.limits,
+            slab: &self.slab,
+            mappings: &self.mappings,
+            setup: &built.setup,
+            cache: &built.cache,
+        }
+    }
+
+    pub(super) fn context(&self) -> SlabContext<'_, C::PerCpu> {
+        let inner = self.inner();
+        SlabContext {
+            percpu: &self.fast.percpu,
+            zones: inner.pages.zones(),
+            pages: inner.pages,
+            metadata: inner.metadata,
+            caches: inner.caches,
+            limits: inner.limits,
+            setup: inner.setup,
+            emptied: Default::default(),
+        }
+    }
+
+    /// The page allocator: zones and per-CPU page lists.
+    #[inline]
+    pub fn pages(&self) -> &PageAllocator<C::Pages> {
+        self.inner().pages
+    }
+
+    /// The slots.
+    #[inline]
+    pub fn percpu(&self) -> &C::PerCpu {
+        &self.fast.percpu
+    }
+
+    /// The window of its frames.
+    pub fn arena(&self) -> &Arena {
+        self.pages().arena()
+    }
+
+    /// The table of what is recorded of each frame.
+    pub fn frames(&self) -> &FrameTable {
+        self.pages().frames()
+    }
+
+    /// Memory for descriptors, which is never given back.
+    pub fn metadata(&self) -> &Metadata {
+        self.inner().metadata
+    }
+
+    /// Its mappings.
+    pub fn mappings(&self) -> &Mappings {
+        self.inner().mappings
+    }
+
+    /// The counters of large blocks and mappings.
+    pub fn large(&self) -> &LargeCounts {
+        &self.large
+    }
+
+    /// Returns whether an address lies among the frames in use, or between them. O(1), needs no
+    /// initialisation.
+    #[inline]
+    #[must_use]
+    pub fn owns(&self, address: *const u8) -> bool {
+        let span = self.fast.span.load(Ordering::Acquire);
+        (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed)) < span
+            || self.is_ready() && self.pfn(address).is_some()
+    }
+
+    /// Creates a cache for objects of its own.
+    ///
+    /// # Errors
+    /// As [`CacheTable::add`](crate::slab::CacheTable::add).
+    pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
+        // SAFETY: there is no constructor.
+        unsafe { self.create_cache_with(name, params, &CacheOptions::default()) }
+    }
+
+    /// [`create_cache`](Self::create_cache) with more that is said of the cache.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// A constructor may be given the address of `params.size` bytes at a multiple of
+    /// `params.align`, on any thread, as long as the stack lives. It neither unwinds, nor uses this
+    /// cache, nor creates or destroys another one, nor waits for a thread that may.
+    pub unsafe fn create_cache_with(
+        &self,
+        name: &str,
+        params: &CacheParams,
+        options: &CacheOptions,
+    ) -> OsResult<CacheId> {
+        let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
+        let number = cache.id().index();
+        self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
+        // A page that is not written takes no memory.
+        if self.fast.links[number].load(Ordering::Relaxed) != cache.link_bytes() as u32 {
+            self.fast.links[number].store(cache.link_bytes() as u32, Ordering::Relaxed);
+        }
+        self.fast.geometry[number].set(cache);
+        Ok(cache.id())
+    }
+
+    /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
+    /// fast paths know all of the span from then on.
+    pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
+        let arena = self.arena();
+        let span = arena.span_bytes();
+        if self.fast.span.load(Ordering::Relaxed) < span && !self.sees_frees() {
+            self.fast.span.store(span, Ordering::Release);
+        }
+        arena.pfn(address)
+    }
+
+    /// The slab of a cache that has the object at an address.
+    pub fn slab_at(&self, id: CacheId, address: usize) -> Pfn {
+        let base = self.fast.base.load(Ordering::Relaxed);
+        self.fast.geometry[id.index()].slab(address - base)
+    }
+
+    /// The address of a frame.
+    pub fn address(&self, pfn: Pfn) -> Object {
+        self.arena().address(pfn)
+    }
+}
+
+impl<C: StackConfig> Default for Stack<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `malloc-SIZE`. Every start makes all of them, and formatting would be a third of what creating a
+/// cache takes.
+fn class_name(size: usize) -> Line<24> {
+    let (mut digits, mut first, mut rest) = ([0; 20], 20, size);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let mut name = Line::default();
+    let number = core::str::from_utf8(&digits[first..]).unwrap_or("?");
+    let _ = name.write_str("malloc-").and_then(|()| name.write_str(number));
+    name
+}
+
+/// Returns whether a request can be served at all.
+pub fn is_sane(size: usize) -> bool {
+    size <= LARGEST_REQUEST
+}
+
+const _: () = assert!(FRAME_SHIFT == 12 && Kind::NONE.0 == 0 && Order::ZERO.get() == 0);

@@ -1,0 +1,76 @@
+//! One instance of everything: slots, page allocator, caches, heap.
+//!
+//! A stack is a value. `malloc` uses one static instance; the lab builds the variants that it
+//! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
+//! compiled for its own policy.
+//!
+//! A user sees [`Stack`] and [`CacheRef`]; a library on top of a stack also [`Stack::halves`] and
+//! [`Stack::upkeep`]. Files use only those to their left:
+//!
+//! ```text
+//! budget_stats, miss -> cached_pages
+//! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, keeping, large,
+//!     withheld -> instance -> watch, pair -> misuse
+//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
+//!     -> listed, moving -> pages, halves, upkeep, cache_host, accounts -> locks
+//!     -> stats -> print, record, validate
+//! ```
+
+mod accounts;
+mod bounding;
+mod budget_stats;
+mod cache_host;
+mod cached_pages;
+mod caches;
+mod call;
+mod deferral;
+mod direct_reclaim;
+mod durations;
+mod fast_path;
+mod footprint;
+mod halves;
+mod instance;
+mod instruments;
+mod keeping;
+mod large;
+mod listed;
+mod locks;
+mod miss;
+mod misuse;
+mod moving;
+mod pages;
+mod pair;
+mod print;
+mod reclaim;
+mod record;
+mod request;
+mod resize;
+mod stats;
+mod upkeep;
+mod validate;
+mod watch;
+mod withheld;
+mod withholding;
+
+pub use budget_stats::bytes;
+pub use budget_stats::{BalanceStats, BudgetStats, Pressure};
+pub use cached_pages::{CacheHost, CachedPages};
+pub use caches::CacheRef;
+pub use call::{Entry, MIN_ALIGN, Request};
+pub use fast_path::StackOffsets;
+pub use halves::Halves;
+pub use instance::is_sane;
+pub use instance::{SampledBlock, Stack, StackConfig, Watch};
+pub use instruments::Instrument;
+pub use large::{LargeCounts, LargeStats};
+pub use miss::{Claimant, Miss};
+pub use misuse::Misuse;
+pub use pages::PageFlags;
+pub use print::{Report, Section};
+pub use reclaim::{ReclaimState, Reclaimed};
+pub use record::ServedBy;
+pub use resize::with_headroom;
+pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
+pub use upkeep::Upkeep;
+pub use withheld::{Block, Ring};
+pub use withholding::LEAST_FRAMES;

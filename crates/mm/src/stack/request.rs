@@ -1,0 +1,418 @@
+//! `malloc` and its relatives: the fast paths, and the paths behind them.
+
+use super::call::{Entry, MIN_ALIGN, Request};
+use super::instance::{Stack, StackConfig, Watch, is_sane};
+use super::misuse::Misuse;
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
+use crate::heap::{LARGEST_BLOCK, classes};
+use crate::pcp::Page;
+use crate::slab::{CacheId, Geometry, SlabPolicy};
+use quarry_sys::clear::clear;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::primitive::Ordering;
+
+/// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
+const MISSES_OF_COLD_CLASS: u8 = 8;
+
+/// Requests from here on get a block of pages where there is no memory for a slab. Those below find
+/// a slab of 4 frames, or have a page waste more than half of itself.
+pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
+
+/// Requests of up to this many bytes are cleared without a call.
+const FEW_BYTES: usize = 64;
+
+/// The owner of an address in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Object(CacheId),
+    Pages(Pfn),
+    Mapping(Pfn),
+    Sampled(Pfn),
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// The fast path of an allocation: `None` means [`alloc_slow`](Self::alloc_slow), also for
+    /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
+    #[inline(always)]
+    pub(super) fn alloc_fast(&self, size: usize) -> Option<Object> {
+        if size >= self.fast.small_end.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `small_end` is 0 or `classes::LARGEST + 1`.
+        let class = unsafe { classes::of_unchecked(size) };
+        C::Slab::alloc_fast(&self.fast.percpu, class)
+    }
+
+    /// [`alloc_fast`](Self::alloc_fast) for `size` bytes that are all zero.
+    #[inline(always)]
+    pub(super) fn alloc_zeroed_fast(&self, size: usize) -> Option<Object> {
+        let object = self.alloc_fast(size)?;
+        let start = object.as_ptr();
+        if size <= FEW_BYTES {
+            // Without a call, and in whole words of 16: 4 ns with the free for 16 and 48 bytes
+            // where memset takes 6.6.
+            // SAFETY: the object has at least `size` bytes, is a multiple of 16 of them, and only
+            // we know it.
+            unsafe {
+                start.write_bytes(0, 16);
+                if size > 32 {
+                    start.add(16).write_bytes(0, 32);
+                }
+                start.add(size.saturating_sub(1) & !15).write_bytes(0, 16);
+            }
+            return Some(object);
+        }
+        // SAFETY: the object has at least `size` bytes, and only we know it.
+        unsafe { clear(object, size) };
+        Some(object)
+    }
+
+    /// Allocates `size` bytes aligned to 16; `None` where there is no memory, `size` is above
+    /// `isize::MAX`, or the stack is not ready.
+    pub(super) fn alloc_slow(&self, size: usize) -> Option<Object> {
+        if size > classes::LARGEST {
+            return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
+        }
+        if !self.has_classes() {
+            return None;
+        }
+        let class = classes::of(size);
+        let serving = self.serving(class);
+        if (serving != class || self.is_watched())
+            && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, serving)
+        {
+            return Some(object);
+        }
+        let object = self.alloc_reclaiming(serving);
+        let object = object.or_else(|| self.alloc_elsewhere(size, class));
+        self.bound_footprint(self.known_cache(serving).order().frames());
+        object
+    }
+
+    /// Takes an object from wherever there is one, after a reclaim if there is none.
+    #[inline]
+    pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
+        let object = self.alloc_of_cache(cache);
+        if object.is_some() { object } else { self.alloc_reclaimed(cache) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_reclaimed(&self, cache: CacheId) -> Option<Object> {
+        let frames = self.known_cache(cache).order().frames();
+        self.after_reclaim(frames, || self.alloc_of_cache(cache))
+    }
+
+    /// Takes an object from wherever there is one, without a reclaim.
+    #[inline(never)]
+    pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
+        let inner = self.inner();
+        inner.slab.alloc_slow(&self.context(), inner.caches.get(cache)?)
+    }
+
+    /// Where there is no memory for slabs, a free object of either class serves.
+    #[cold]
+    #[inline(never)]
+    fn alloc_elsewhere(&self, size: usize, class: CacheId) -> Option<Object> {
+        self.alloc_of_cache(class)
+            .or_else(|| self.alloc_of_cache(classes::coarse(class)))
+            .or_else(|| self.alloc_block_of_class(size))
+    }
+
+    /// A block of pages for a request of a class that there is no memory for: a slab of its objects
+    /// takes up to 32 frames, the block only those of the request. (SLUB takes a slab of the
+    /// smallest order that holds an object then, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
+    #[cold]
+    fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
+        if size < SMALLEST_BLOCK {
+            return None;
+        }
+        let (block, _) = self.alloc_frames(crate::heap::frames_of(size)?, size, MIN_ALIGN)?;
+        Some(block)
+    }
+
+    /// The class that serves a request that the array of its own class could not. Each class that
+    /// is used keeps pages in memory that no other can use, and most programs ask for a few objects
+    /// of many sizes: a class has to be missed some times before it has slabs of its own.
+    fn serving(&self, class: CacheId) -> CacheId {
+        let misses = &self.misses[class.index()];
+        let count = misses.load(Ordering::Relaxed);
+        if count >= MISSES_OF_COLD_CLASS {
+            return class;
+        }
+        // A count that is lost to another thread is one more miss.
+        misses.store(count + 1, Ordering::Relaxed);
+        classes::coarse(class)
+    }
+
+    /// Allocates what is requested, which may be just a number of bytes; `None` where there is no
+    /// memory, where size or alignment are above `isize::MAX`, or where the stack is not ready.
+    /// O(1) where the running CPU has an object of the class.
+    #[inline]
+    pub fn alloc(&self, request: impl Into<Request>) -> Option<Object> {
+        let request = request.into();
+        if request.is_plain()
+            && let Some(object) = self.alloc_fast(request.size)
+        {
+            return Some(object);
+        }
+        self.alloc_refused(request)
+    }
+
+    /// [`alloc`](Self::alloc) where the fast path has refused, or cannot serve the request at all.
+    pub(super) fn alloc_refused(&self, request: Request) -> Option<Object> {
+        if self.is_watched() {
+            return self.alloc_watched(request);
+        }
+        self.watch.tick(self);
+        self.alloc_unseen(request)
+    }
+
+    /// A request that the instruments see.
+    #[cold]
+    fn alloc_watched(&self, request: Request) -> Option<Object> {
+        self.watch.alloc(self, request, || self.alloc_unseen(request))
+    }
+
+    /// A request as it is served without instruments.
+    pub fn alloc_unseen(&self, request: Request) -> Option<Object> {
+        if request.is_plain() {
+            return self.alloc_slow(request.size);
+        }
+        let (object, dirty) = self.alloc_any(request.size, request.align)?;
+        if request.zeroed {
+            // SAFETY: the allocation has at least `size` bytes, and only we know it.
+            unsafe { clear(object, request.size.min(dirty)) };
+        }
+        Some(object)
+    }
+
+    /// Allocates by whatever serves the request, and returns the offset from which on all bytes are
+    /// known to be zero.
+    fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
+        debug_assert!(align.is_power_of_two());
+        if align <= MIN_ALIGN && size <= classes::LARGEST {
+            return Some((self.alloc_fast(size).or_else(|| self.alloc_slow(size))?, size));
+        }
+        match classes::of_aligned(size, align.max(MIN_ALIGN)) {
+            Some(_) if !self.has_classes() => None,
+            Some(class) => Some((self.cache(class).alloc()?, size)),
+            None => self.alloc_large(size, align),
+        }
+    }
+
+    /// Allocates a block of pages or a mapping, and returns the offset from which on all bytes are
+    /// known to be zero.
+    fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, usize)> {
+        if !self.is_ready() || !is_sane(size) || !is_sane(align) {
+            return None;
+        }
+        let frames = crate::heap::frames_of(size.max(1))?;
+        if self.is_hopeless(frames) {
+            return None;
+        }
+        let attempt = || self.alloc_frames(frames, size, align);
+        let taken = attempt().or_else(|| {
+            self.after_reclaim(frames, || {
+                if size > LARGEST_BLOCK {
+                    // Memory that caches gave back is no longer counted, but still resident: a
+                    // mapping would come on top of it, and the kernel enforces the limit of the
+                    // control group immediately.
+                    self.purge_free();
+                }
+                attempt()
+            })
+        });
+        self.bound_footprint(frames);
+        taken
+    }
+
+    /// Returns whether no reclaim can make room for this many frames: they are more than the limit,
+    /// or they are a good part of the window and live mappings leave fewer addresses. (A smaller
+    /// request is not refused by a count that other threads are about to change.)
+    fn is_hopeless(&self, frames: u32) -> bool {
+        const GOOD_PART: u32 = 64;
+        let (arena, zones) = (self.arena(), self.pages().zones());
+        if frames > arena.frames().min(zones.budget().limit()) {
+            return true;
+        }
+        if frames <= arena.frames() / GOOD_PART {
+            return false;
+        }
+        let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
+        let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
+        let live = taken.saturating_sub(of_zones).saturating_sub(self.cached_bytes());
+        frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
+    }
+
+    fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
+        let inner = self.inner();
+        if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
+            let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
+            let slot = self.fast.percpu.current();
+            let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
+            return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
+        }
+        let mapping = inner.mappings.alloc(inner.pages.zones(), frames, align)?;
+        self.large.mappings.note_allocated();
+        Some((self.address(mapping.pfn), mapping.dirty_bytes))
+    }
+
+    /// Makes frames that have been taken a block of the heap.
+    pub(super) fn adopt_block(&self, page: Page, frames: u32) -> Object {
+        self.frames().set_link(page.pfn, frames);
+        self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+        self.large.blocks.note_allocated();
+        if page.zeroed {
+            self.inner().slab.relieve(&self.context());
+        }
+        self.address(page.pfn)
+    }
+
+    /// The kind and geometry of the cache whose object starts at `address`, and its offset in the
+    /// window. O(1), one entry read per frame. Any address may be given, also null.
+    #[inline(always)]
+    pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span {
+            return None;
+        }
+        let kinds = self.fast.kinds.load(Ordering::Relaxed);
+        let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
+        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span, and
+        // begins a base's worth of frames before the first: see `FastPath`.
+        let entry = unsafe { (*kind).load(Ordering::Relaxed) };
+        const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
+        // SAFETY: an entry is a kind times the size of a geometry, and each kind has a geometry.
+        let geometry = unsafe { &*self.fast.geometry.as_ptr().byte_add(usize::from(entry)) };
+        geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
+    }
+
+    /// The first frame and the number of frames of the block of pages that starts at `address`;
+    /// `None` for any other address, and where frees are seen or the stack is not ready: the span
+    /// is 0 then. O(1), no lock.
+    #[inline]
+    pub(super) fn block_fast(&self, address: *mut u8) -> Option<(Pfn, u32)> {
+        // `base` is set before `span`.
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
+            return None;
+        }
+        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
+        let frames = self.frames();
+        (frames.kind(pfn) == Kind::PAGES).then(|| (pfn, frames.link(pfn)))
+    }
+
+    /// The fast path of a free: false means [`free_slow`](Self::free_slow), which finds the reason
+    /// again: in assembler the path ends in jumps, and a reason would cost each an instruction.
+    /// O(1), no lock, no atomic read-modify-write, one entry read per frame. Any address may be
+    /// given, also null.
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up.
+    #[inline(always)]
+    pub(super) unsafe fn free_fast(&self, address: *mut u8) -> bool {
+        let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
+        if self.slab.looks_at_frees() {
+            return false;
+        }
+        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
+        // address inside the window is not null.
+        let (id, object) =
+            unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
+        let slab = || geometry.slab(offset);
+        // SAFETY: an object of this cache starts at the address, and is given up (caller).
+        unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
+    }
+
+    /// Frees an allocation; reports a pointer that is none and aborts.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub(super) unsafe fn free_slow(&self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        if unsafe { self.watch.free(self, Entry::Free, object) } {
+            return;
+        }
+        self.watch.tick(self);
+        // SAFETY: as above.
+        unsafe { self.free_unseen(object) };
+    }
+
+    /// [`free_slow`](Self::free_slow) of what the checks do not know.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub unsafe fn free_unseen(&self, object: Object) {
+        match self.owner(Entry::Free, object.as_ptr()) {
+            // SAFETY: an object of this cache starts there, and is given up (caller's promise).
+            Owner::Object(id) => unsafe { self.cache(id).free(object) },
+            Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
+            Owner::Sampled(pfn) => {
+                let frames = self.frames_of_block(pfn);
+                self.watch.forget(self, pfn);
+                self.free_whole_block(pfn, frames);
+            }
+            Owner::Mapping(pfn) => {
+                self.watch.forget(self, pfn);
+                let inner = self.inner();
+                inner.mappings.free(inner.pages.zones(), pfn);
+                self.large.mappings.note_freed();
+            }
+        }
+    }
+
+    /// Frees a block of pages in use.
+    fn free_whole_block(&self, pfn: Pfn, frames: u32) {
+        self.frames().set_kind(pfn, 1, Kind::NONE);
+        self.free_block(pfn, frames);
+        self.large.blocks.note_freed();
+    }
+
+    /// Frees an allocation; reports a pointer that is none and aborts. O(1) for most objects.
+    ///
+    /// # Safety
+    /// The user of the allocation has given it up.
+    #[inline]
+    pub unsafe fn free(&self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            if !self.free_fast(object.as_ptr()) {
+                self.free_slow(object);
+            }
+        }
+    }
+
+    /// The owner of the allocation that starts at `address`; reports anything else and aborts.
+    pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
+        let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
+            self.misuse(entry, address, Misuse::Foreign);
+        };
+        let kind = self.frames().kind(pfn);
+        if kind.is_cache() {
+            let id = CacheId::new(kind.0 as usize);
+            let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
+            let has_link = C::Slab::LINKS_THROUGH_OBJECTS
+                && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
+            // What starts where a link lies is known to the policy alone.
+            if has_link || !self.fast.geometry[id.index()].is_object(offset) {
+                self.misuse(entry, address, Misuse::InsideObject(id));
+            }
+            return Owner::Object(id);
+        }
+        let is_start = address as usize & (FRAME_BYTES - 1) == 0;
+        match kind {
+            Kind::PAGES if is_start => Owner::Pages(pfn),
+            Kind::MAPPING if is_start => Owner::Mapping(pfn),
+            Kind::SAMPLED if is_start && self.watch.sampled(self, pfn).is_some() => {
+                Owner::Sampled(pfn)
+            }
+            Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
+                self.misuse(entry, address, Misuse::InsideBlock)
+            }
+            _ => self.misuse(entry, address, self.unowned(pfn)),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The time in which memory is reclaimed for a zone (`ZONE_RECLAIM_ACTIVE`, Linux 5.14): per-CPU
+//! lists keep less meanwhile, because what they hold is about to be looked for.
+
+use super::zone::Zone;
+use super::zones::Zones;
+
+/// Zones for which memory is being reclaimed, until this is dropped.
+pub struct Reclaiming<'a> {
+    zones: &'a Zones,
+    /// Bit `n`: the zone of node `n`.
+    nodes: u32,
+}
+
+impl Zones {
+    /// Notes that the budget is below its low mark, or that it has reached its high mark again:
+    /// until then each zone counts as below its high mark, and lists keep less.
+    pub fn note_short(&self, short: bool) {
+        self.all().for_each(|zone| zone.set_short(short));
+    }
+
+    /// Marks the zones that `concerns` chooses as being reclaimed for. Several reclaims may run at
+    /// once; the last one to end takes the mark away.
+    pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
+        let mut nodes = 0;
+        for zone in self.all().filter(|zone| concerns(zone)) {
+            zone.begin_reclaim();
+            nodes |= 1 << zone.node().0;
+        }
+        Reclaiming { zones: self, nodes }
+    }
+}
+
+impl Drop for Reclaiming<'_> {
+    fn drop(&mut self) {
+        let concerned = |zone: &&Zone| self.nodes >> zone.node().0 & 1 == 1;
+        self.zones.all().filter(concerned).for_each(Zone::end_reclaim);
+    }
+}

@@ -1,0 +1,33 @@
+//! Errors of writeback: two tasks record them while two others ask for news.
+
+use quarry_cache::page_cache::ErrorSequence;
+use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
+
+/// Whoever asks after the last error was recorded has been told of it, then or before; and nobody
+/// is told more often than there are errors.
+fn every_flusher_is_told() {
+    let (errors, told) = (ErrorSequence::new(), AtomicU32::new(0));
+    let ask = |cursor: &mut _| {
+        let news = errors.advance(cursor);
+        assert!(matches!(news, None | Some(5 | 28)), "{news:?} was recorded by nobody");
+        told.fetch_add(u32::from(news.is_some()), SeqCst);
+        news
+    };
+    let (mut first, mut second) = (errors.cursor(), errors.cursor());
+    shuttle::thread::scope(|scope| {
+        scope.spawn(|| errors.record(5));
+        scope.spawn(|| errors.record(28));
+        scope.spawn(|| ask(&mut first));
+        ask(&mut second);
+    });
+    ask(&mut first);
+    ask(&mut second);
+    let told = told.load(SeqCst);
+    assert!((2..=4).contains(&told), "two errors were told {told} times to two flushers");
+    assert_eq!((ask(&mut first), ask(&mut second)), (None, None), "each error once");
+}
+
+#[test]
+fn each_error_reaches_each_flusher_once() {
+    super::explore(2000, every_flusher_is_told);
+}

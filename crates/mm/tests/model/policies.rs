@@ -1,0 +1,398 @@
+//! Whole stacks on two virtual CPUs whose sequences the model interrupts: objects so large that a
+//! sheaf has four, or a slab, so that a few requests come to every slow path.
+
+use crate::hands::Hands;
+use crate::system::{Backing, TestOs};
+use crate::{explore, explore_at_most, runs};
+use quarry_mm::frame::NodeId;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_mm::slab::{LinuxSlab, Sheaf, Slam, Slqb};
+use quarry_mm::stack::{Stack, StackConfig};
+use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, Stepped, SteppedSlots};
+use quarry_watch::AllInstruments;
+use shuttle::sync::Arc;
+use shuttle::thread;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+struct Config<S>(PhantomData<S>);
+
+impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
+    type PerCpu = SteppedSlots;
+    type Slab = S;
+    type Pages = V6_18;
+    type Cache = ();
+    type Watch = AllInstruments;
+}
+
+/// A stack with one cache, and who has its objects.
+struct Play<S: SlabPolicy<SteppedSlots> + 'static> {
+    stack: Box<Stack<Config<S>>>,
+    cache: CacheId,
+    hands: Hands,
+    /// Objects that one thread leaves for another. std's mutex: no step of the model.
+    left: Mutex<Vec<Object>>,
+    os: &'static TestOs,
+}
+
+// SAFETY: what keeps it from being Send and Sync by itself is the addresses in `left`; whoever
+// takes one out owns the object.
+unsafe impl<S: SlabPolicy<SteppedSlots>> Sync for Play<S> {}
+// SAFETY: as for Sync.
+unsafe impl<S: SlabPolicy<SteppedSlots>> Send for Play<S> {}
+
+impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
+    fn new(size: usize, bug: PlantedBug) -> Self {
+        Self::on_nodes(1, size, bug)
+    }
+
+    /// A stack in which each CPU is of another one of `nodes` nodes.
+    fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
+        let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
+        let stack = Box::new(Stack::<Config<S>>::new());
+        stack.percpu().sequences().set_cpus(2);
+        stack.percpu().sequences().plant(bug);
+        let mut options = StackOptions { heap: false, ..StackOptions::default() };
+        options.pages.reserve_bytes = 64 << 20;
+        options.pages.nodes = nodes;
+        options.pages.node_of_slot = match nodes {
+            1 => |_| NodeId(0),
+            _ => |slot: SlotIndex| NodeId(slot.0 as u8 % 2),
+        };
+        stack.init(os, &options).expect("a system on which nothing fails");
+        let params = CacheParams { size, align: 16 };
+        let cache = stack.create_cache("model", &params).expect("a cache");
+        Self { stack, cache, hands: Hands::default(), left: Mutex::default(), os }
+    }
+
+    fn alloc(&self) -> Object {
+        let object = self.stack.cache(self.cache).alloc().expect("there is memory");
+        self.hands.take(object);
+        object
+    }
+
+    fn free(&self, object: Object) {
+        self.hands.give(object);
+        // SAFETY: it was in this thread's hands only.
+        unsafe { self.stack.cache(self.cache).free(object) };
+    }
+
+    /// Allocates some, leaves some, frees what another left.
+    fn trade(&self, rounds: usize) {
+        let mut own = Vec::new();
+        for round in 0..rounds {
+            own.push(self.alloc());
+            if round % 2 == 1 {
+                let object = own.swap_remove(0);
+                self.left.lock().unwrap().push(object);
+            }
+            let found = self.left.lock().unwrap().pop();
+            if let Some(object) = found {
+                self.free(object);
+            }
+        }
+        own.into_iter().for_each(|object| self.free(object));
+    }
+
+    fn trade_in_bulk(&self, count: usize) {
+        let mut out = vec![MaybeUninit::uninit(); count];
+        let taken = self.stack.cache(self.cache).alloc_bulk(&mut out);
+        assert_eq!(taken, count, "there is memory for all of them");
+        // SAFETY: alloc_bulk wrote the first `taken` elements, which is all of them.
+        let objects: Vec<_> =
+            out.into_iter().map(|object| unsafe { object.assume_init() }).collect();
+        objects.iter().for_each(|object| self.hands.take(*object));
+        objects.iter().for_each(|object| self.hands.give(*object));
+        // SAFETY: they were in this thread's hands only.
+        unsafe { self.stack.cache(self.cache).free_bulk(&objects) };
+    }
+
+    /// Frees what is left; then every object is back in its slab, and every slab is given back.
+    fn finish(&self) {
+        while let Some(object) = self.left.lock().unwrap().pop() {
+            self.free(object);
+        }
+        assert_eq!(self.hands.count(), 0);
+        let stats = self.stack.cache(self.cache).stats();
+        assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
+        let allocs = stats.alloc_fast + stats.alloc_slow;
+        let frees = stats.free_fast + stats.free_slow;
+        // A list counts an operation before it commits, so one that starts again counts twice.
+        let counts_lists = S::NAME.starts_with("slub") || S::NAME == "slqb";
+        assert!(allocs == frees || counts_lists, "{stats:?}");
+        self.stack.cache(self.cache).shrink();
+        let stats = self.stack.cache(self.cache).stats();
+        assert_eq!((stats.total_slabs, stats.parked_objects), (0, 0), "{stats:?}");
+        self.os.release_all();
+    }
+}
+
+/// Two threads on CPUs that are moved between two nodes: what one of them frees is of the other
+/// node's memory as often as not, and goes home in alien arrays of two.
+fn aliens(bug: PlantedBug) {
+    let play = Arc::new(Play::<LinuxSlab>::on_nodes(2, size_for("slab"), bug));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let play = Arc::clone(&play);
+            thread::spawn(move || {
+                play.trade(8);
+                play.stack.cache(play.cache).shrink();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+#[test]
+fn aliens_go_home_beside_threads_that_free_more() {
+    explore(400, || aliens(PlantedBug::None));
+}
+
+/// Two threads on two CPUs trade, a third one shrinks the cache meanwhile.
+fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
+    let play = Arc::new(Play::<S>::new(size, bug));
+    let mut threads: Vec<_> = (0..2)
+        .map(|_| {
+            let play = Arc::clone(&play);
+            thread::spawn(move || play.trade(6))
+        })
+        .collect();
+    let shrinking = Arc::clone(&play);
+    threads.push(thread::spawn(move || shrinking.stack.cache(shrinking.cache).shrink()));
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    play.finish();
+}
+
+/// A thread that lives from its slot, and one that empties all slots again and again.
+fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
+    let play = Arc::new(Play::<S>::new(size, bug));
+    let draining = Arc::clone(&play);
+    let drainer = thread::spawn(move || {
+        for _ in 0..4 {
+            draining.stack.cache(draining.cache).shrink();
+        }
+    });
+    let pairing = Arc::clone(&play);
+    let pairs = thread::spawn(move || {
+        for _ in 0..8 {
+            let objects = [pairing.alloc(), pairing.alloc()];
+            objects.into_iter().for_each(|object| pairing.free(object));
+        }
+    });
+    drainer.join().expect("a thread of the model");
+    pairs.join().expect("a thread of the model");
+    play.finish();
+}
+
+/// Bulk requests that fill and empty slots and barn, beside single ones and a shrink.
+fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
+    let play = Arc::new(Play::<S>::new(size, PlantedBug::None));
+    let mut threads: Vec<_> = [9, 12]
+        .into_iter()
+        .map(|count| {
+            let play = Arc::clone(&play);
+            thread::spawn(move || play.trade_in_bulk(count))
+        })
+        .collect();
+    let single = Arc::clone(&play);
+    threads.push(thread::spawn(move || {
+        single.trade(3);
+        single.stack.cache(single.cache).shrink();
+    }));
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    play.finish();
+}
+
+/// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a
+/// third thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a
+/// batch of one object and a high mark of four, each free of the consumer soon brings an object
+/// back, and each allocation of the producer claims what is there.
+fn claiming(bug: PlantedBug) {
+    let play = Arc::new(Play::<Slqb>::new(256 << 10, bug));
+    let spawn = |cpu: u32, work: fn(&Play<Slqb>)| {
+        let play = Arc::clone(&play);
+        thread::spawn(move || {
+            Stepped::pin(cpu);
+            work(&play);
+        })
+    };
+    let threads = [
+        spawn(0, |play| {
+            for _ in 0..10 {
+                let object = play.alloc();
+                play.left.lock().unwrap().push(object);
+            }
+        }),
+        spawn(1, |play| {
+            for _ in 0..14 {
+                let found = play.left.lock().unwrap().pop();
+                found.into_iter().for_each(|object| play.free(object));
+            }
+        }),
+        spawn(0, |play| {
+            let objects = [play.alloc(), play.alloc()];
+            objects.into_iter().for_each(|object| play.free(object));
+        }),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+#[test]
+fn claimed_objects_are_handed_out_once() {
+    explore(1_000, || claiming(PlantedBug::None));
+}
+
+#[test]
+fn a_list_that_is_left_to_another_cpu_is_found_out() {
+    is_found_out("policies::leaves_lists_to_other_cpus");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn leaves_lists_to_other_cpus() {
+    explore_at_most(2_000, || trading::<Slqb>(256 << 10, PlantedBug::CompareStoreIgnoresCpu));
+}
+
+#[test]
+fn a_claim_that_goes_on_after_preemption_is_found_out() {
+    is_found_out("policies::claims_after_preemption");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn claims_after_preemption() {
+    explore_at_most(2_000, || claiming(PlantedBug::CommitsAfterPreemption));
+}
+
+/// Stamps the models on policies.
+macro_rules! stamp {
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+        mod $name {
+            use super::{PlantedBug, bulk, draining, explore, size_for, trading};
+
+            #[test]
+            fn trade_loses_no_object_and_hands_none_out_twice() {
+                explore(400, || trading::<$policy>(size_for($text), PlantedBug::None));
+            }
+
+            #[test]
+            fn slots_are_emptied_beside_a_thread_that_uses_them() {
+                explore(400, || draining::<$policy>(size_for($text), PlantedBug::None));
+            }
+
+            #[test]
+            fn bulk_requests_go_beside_single_ones() {
+                explore(400, || bulk::<$policy>(size_for($text)));
+            }
+        }
+    )*};
+}
+
+quarry_mm::slab_policies!(stamp);
+
+/// Bytes of objects so large that a sheaf has four, or a slab of another policy, or a list.
+fn size_for(policy: &str) -> usize {
+    match policy {
+        "sheaf" | "slam" => 32 << 10,
+        "sheaf-6.18" => 64 << 10,
+        // With a shared array, and slabs of two objects.
+        "slab" => 2 << 10,
+        // Batches of one object.
+        "slqb" => 256 << 10,
+        _ => 8 << 10,
+    }
+}
+
+/// Objects of more bursts than an array holds.
+const BURST: usize = 20;
+
+/// One thread works in bursts, one leaves what another one frees, and a fourth one shrinks the
+/// cache: CPUs of `slam` change their modes while others push to their inboxes and take from them.
+fn changing() {
+    let play = Arc::new(Play::<Slam>::new(size_for("slam"), PlantedBug::None));
+    let start = |work: fn(&Play<Slam>)| {
+        let play = Arc::clone(&play);
+        thread::spawn(move || work(&play))
+    };
+    let threads = [
+        start(|play| {
+            for _ in 0..2 {
+                let own: Vec<_> = (0..BURST).map(|_| play.alloc()).collect();
+                own.into_iter().for_each(|object| play.free(object));
+            }
+        }),
+        start(|play| {
+            for _ in 0..2 * BURST {
+                let object = play.alloc();
+                play.left.lock().unwrap().push(object);
+            }
+        }),
+        start(|play| {
+            for _ in 0..3 * BURST {
+                let found = play.left.lock().unwrap().pop();
+                match found {
+                    Some(object) => play.free(object),
+                    None => thread::yield_now(),
+                }
+            }
+        }),
+        start(|play| play.stack.cache(play.cache).shrink()),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    MODE_CHANGES.fetch_add(play.stack.cache(play.cache).stats().mode_changes, Relaxed);
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+/// Changes in all runs of the model.
+static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn slam_changes_modes_beside_threads_that_use_them() {
+    // In a single run no CPU may change its mode.
+    explore_at_most(runs(200).max(20), changing);
+    assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
+}
+
+/// Runs an ignored test of this program in a process of its own, which must fail: an object that
+/// is in two places is found by the oracle, or by the stack itself, which then aborts.
+fn is_found_out(test: &str) {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = Command::new(program)
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .output()
+        .expect("this program runs");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("running 1 test"), "{text}");
+}
+
+#[test]
+fn a_barrier_that_does_nothing_is_found_out() {
+    is_found_out("policies::barrier_does_nothing");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn barrier_does_nothing() {
+    explore_at_most(2_000, || draining::<Sheaf>(32 << 10, PlantedBug::BarrierDoesNothing));
+}
+
+#[test]
+fn a_sequence_that_goes_on_after_preemption_is_found_out() {
+    is_found_out("policies::commits_after_preemption");
+}
+
+#[test]
+#[ignore = "run by the test above: it fails"]
+fn commits_after_preemption() {
+    explore_at_most(2_000, || trading::<Sheaf>(32 << 10, PlantedBug::CommitsAfterPreemption));
+}

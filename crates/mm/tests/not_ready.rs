@@ -1,0 +1,32 @@
+//! A stack that has not been built refuses everything, also nothing at all.
+
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{Stack, StackConfig};
+use quarry_sys::percpu::NativeSlots;
+use quarry_watch::AllInstruments;
+
+struct Policies;
+
+impl StackConfig for Policies {
+    type PerCpu = NativeSlots;
+    type Slab = Sheaf;
+    type Pages = V6_18;
+    type Cache = ();
+    type Watch = AllInstruments;
+}
+
+/// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do
+/// not exist yet.
+#[test]
+fn the_fast_paths_refuse_before_init() {
+    let stack = Stack::<Policies>::new();
+    for size in [0, 1, 16, usize::MAX] {
+        assert_eq!(stack.halves().alloc_fast(size), None);
+    }
+    let mut local = 0u64;
+    for address in [core::ptr::null_mut(), (&raw mut local).cast()] {
+        // SAFETY: no allocation starts at either address.
+        assert!(!unsafe { stack.halves().free_fast(address) });
+    }
+}

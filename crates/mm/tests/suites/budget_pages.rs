@@ -1,0 +1,292 @@
+//! The page cache as a part of the budget: who gives way, groups, and pages that cannot be had.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_cache::lru::PageNo;
+use quarry_cache::page_cache::{
+    Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
+};
+use quarry_cache::{CachingStack, Goal, ReclaimCaller};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{ReclaimState, Stack};
+use quarry_mm::zone::{GroupId, GroupLimits, Mark};
+
+type Config = VirtualConfig<Sheaf>;
+type Cache<'a> = PageCacheRef<'a, Stack<Config>>;
+
+const MIB: usize = 1 << 20;
+const LIMIT: usize = 32 * MIB;
+
+fn bed() -> Bed<Config> {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.pages.limit_frames = (LIMIT / FRAME_BYTES) as u32;
+    options.pages.reserve_bytes = 256 * MIB;
+    on_cpu(0);
+    Bed::new(Backing::Linux, 4096, 2, &options)
+}
+
+fn mapping(cache: Cache<'_>, group: GroupId) -> MappingId {
+    let options = MappingOptions { group: group.0, ..MappingOptions::default() };
+    cache.create_mapping(&options).expect("there is memory")
+}
+
+/// Reads a page, and gives it up.
+fn touch(cache: Cache<'_>, id: MappingId, index: u64) -> Result<(), ReadError> {
+    let page = cache.read(id, index, &mut |_, _| Ok(()))?;
+    cache.unpin(page);
+    Ok(())
+}
+
+fn balance(stack: &Stack<Config>) -> u32 {
+    quarry_cache::balance(stack, ReclaimCaller::Background, Goal::HighMark, || ()).missing
+}
+
+fn end(bed: &Bed<Config>, cache: Cache<'_>, ids: &[MappingId]) {
+    ids.iter().for_each(|id| assert!(cache.destroy_mapping(*id)));
+    cache.trim();
+    assert_eq!(cache.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn the_high_mark_comes_back_and_what_is_evicted_is_free() {
+    let bed = bed();
+    let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
+    let cache = stack.page_cache().expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let (mut next, mut freed, mut evicted) = (0, 0, 0);
+    for round in 0..40 {
+        while !budget.is_below(Mark::Low) {
+            touch(cache, id, next).expect("above the low mark");
+            next += 1;
+        }
+        let (used, pages) = (budget.used(), cache.pages_of(id));
+        assert_eq!(balance(stack), 0, "round {round}");
+        assert!(budget.free() >= budget.marks().high, "round {round}");
+        freed += u64::from(used - budget.used());
+        evicted += pages - cache.pages_of(id);
+        assert!(cache.pages_of(id) > 6000, "no more than it takes: {}", cache.pages_of(id));
+    }
+    let part = freed as f64 / evicted as f64;
+    assert!(part >= 0.9, "{freed} frames freed by {evicted} evictions");
+    end(&bed, cache, &[id]);
+}
+
+/// What no allocator offers its users: the heap grows, and the cache makes room; and back.
+#[test]
+fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    let cache = stack.page_cache().expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let pages = (LIMIT / FRAME_BYTES) as u64;
+    let mut looks = ReclaimState::new();
+    for round in 0..3 {
+        // What the heap has parked goes back while it is idle, as in the background.
+        for _ in 0..2 {
+            stack.reclaim(&mut looks);
+        }
+        for index in 0..pages {
+            touch(cache, id, index).expect("clean pages make room");
+        }
+        assert!(cache.pages_of(id) > pages * 8 / 10, "{} pages", cache.pages_of(id));
+        for size in [1000, 20_000, 300_000, 4 * MIB] {
+            let objects: Vec<_> = (0..LIMIT / 2 / size)
+                .map(|_| stack.alloc(size))
+                .take_while(Option::is_some)
+                .collect();
+            let got = objects.len() * size;
+            assert!(got >= LIMIT * 4 / 10, "round {round}: {got} bytes in objects of {size}");
+            for object in objects.into_iter().flatten() {
+                // SAFETY: just allocated, and used by nobody.
+                unsafe { stack.free(object) };
+            }
+        }
+    }
+    let stats = stack.budget_stats();
+    assert!(stats.direct_reclaims > 0 && stats.direct_ns[1] > 0, "{stats:?}");
+    end(&bed, cache, &[id]);
+}
+
+#[test]
+fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    let cache = stack.page_cache().expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let mut pinned: Vec<PageNo> = Vec::new();
+    let refused = loop {
+        match cache.read(id, pinned.len() as u64, &mut |_, _| Ok(())) {
+            Ok(page) => pinned.push(page),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, ReadError::Full);
+    assert!(pinned.len() * FRAME_BYTES > LIMIT * 8 / 10);
+    // Nothing spins: a look meets each page at most twice.
+    let scanned = |cache: Cache<'_>| {
+        use quarry_cache::page_cache::Event;
+        cache.events()[Event::ScannedDirect]
+    };
+    let before = scanned(cache);
+    assert_eq!(cache.read(id, 1 << 30, &mut |_, _| Ok(())), Err(ReadError::Full));
+    let looked = scanned(cache) - before;
+    // Two reclaims of 32 looks at 32 pages each, and two rounds of all pages.
+    let most = 2 * 32 * 32 + 4 * pinned.len() as u64;
+    assert!(looked <= most, "{looked} looks at {} pages", pinned.len());
+    assert_eq!(stack.alloc(MIB), None, "malloc has nothing either");
+    assert!(balance(stack) > 0);
+    for page in pinned.drain(..64) {
+        cache.unpin(page);
+    }
+    // Where the CPU is taken away, a reclaim ends before it comes to the 64 pages; each starts
+    // behind the pages that the one before looked at.
+    let mut requests = 0..pinned.len();
+    assert!(requests.any(|_| touch(cache, id, 1 << 30).is_ok()), "64 pages can go");
+    pinned.into_iter().for_each(|page| cache.unpin(page));
+    end(&bed, cache, &[id]);
+}
+
+#[test]
+fn dirty_pages_stay() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    let cache = stack.page_cache().expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let mut dirty = 0;
+    while let Ok(page) = cache.read(id, dirty, &mut |_, _| Ok(())) {
+        cache.mark_dirty(page);
+        cache.unpin(page);
+        dirty += 1;
+    }
+    balance(stack);
+    assert_eq!(cache.events().dirty(), dirty);
+    assert_eq!(stack.budget_stats().dirty, dirty as usize * FRAME_BYTES);
+    assert_eq!(stack.budget_stats().balances.pages_freed, 0);
+    end(&bed, cache, &[id]);
+}
+
+fn limits(max: usize) -> GroupLimits {
+    GroupLimits { max: (max / FRAME_BYTES) as u32, ..GroupLimits::default() }
+}
+
+/// The containment of document 002: a job has its own memory, and meets its limit alone.
+#[test]
+fn a_group_meets_its_limit_alone() {
+    let bed = bed();
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
+    let cache = stack.page_cache().expect("there is memory");
+    let jobs = [groups.create(limits(4 * MIB)), groups.create(limits(8 * MIB))].map(Option::unwrap);
+    let ids = jobs.map(|job| mapping(cache, job));
+    for index in 0..2048 {
+        touch(cache, ids[1], index).expect("within its limit");
+    }
+    let quiet = cache.pages_of(ids[1]);
+    assert_eq!(quiet, 2048);
+    for index in 0..10_000 {
+        touch(cache, ids[0], index).expect("clean pages of its own make room");
+        assert!(groups.at(jobs[0]).used() <= 1024);
+    }
+    assert!(cache.pages_of(ids[0]) > 900, "{} pages", cache.pages_of(ids[0]));
+    assert_eq!(cache.pages_of(ids[1]), quiet, "the other job has lost nothing");
+    // The latest pages are there, as far as a clock says.
+    let kept = (9_500..10_000).filter(|index| {
+        let page = cache.get(ids[0], *index);
+        page.into_iter().for_each(|page| cache.unpin(page));
+        page.is_some()
+    });
+    assert!(kept.count() > 400);
+    assert_eq!(cache.validate(), Ok(()));
+    end(&bed, cache, &ids);
+    jobs.into_iter().for_each(|job| assert!(groups.remove(job)));
+}
+
+#[test]
+fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
+    let bed = bed();
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
+    let cache = stack.page_cache().expect("there is memory");
+    let job = groups.create(limits(MIB)).expect("a group");
+    let id = mapping(cache, job);
+    let pinned: Vec<PageNo> =
+        (0..256).map(|index| cache.read(id, index, &mut |_, _| Ok(())).unwrap()).collect();
+    let before = groups.at(job).counts();
+    assert_eq!(cache.read(id, 300, &mut |_, _| Ok(())), Err(ReadError::Full));
+    assert_eq!(groups.at(job).counts(), (before.0 + 1, before.1 + 1), "refusals, reclaims");
+    // A request with little effort reclaims nothing.
+    assert!(cache.get_or_alloc(id, 300, Effort::Easy).is_err());
+    assert_eq!(groups.at(job).counts(), (before.0 + 2, before.1 + 1));
+    pinned.into_iter().for_each(|page| cache.unpin(page));
+    touch(cache, id, 300).expect("its own pages make room");
+    assert!(!groups.remove(job), "it has a mapping");
+    end(&bed, cache, &[id]);
+    assert!(groups.remove(job));
+}
+
+#[test]
+fn a_protected_group_keeps_its_pages_while_others_pay() {
+    let bed = bed();
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
+    let cache = stack.page_cache().expect("there is memory");
+    let protected = GroupLimits { min: 2000, ..GroupLimits::default() };
+    let kept = mapping(cache, groups.create(protected).expect("a group"));
+    let other = mapping(cache, GroupId::ROOT);
+    for index in 0..1500 {
+        touch(cache, kept, index).expect("there is room");
+    }
+    for index in 0..30_000 {
+        touch(cache, other, index).expect("pages of the other make room");
+        if stack.pages().zones().budget().is_below(Mark::Low) {
+            balance(stack);
+        }
+    }
+    assert_eq!(cache.pages_of(kept), 1500);
+    assert!(cache.pages_of(other) > 3000);
+    end(&bed, cache, &[kept, other]);
+}
+
+#[test]
+fn the_background_takes_what_a_group_has_above_its_high_limit() {
+    let bed = bed();
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
+    let cache = stack.page_cache().expect("there is memory");
+    let limits = GroupLimits { high: 1000, ..GroupLimits::default() };
+    let job = groups.create(limits).expect("a group");
+    let id = mapping(cache, job);
+    for index in 0..1500 {
+        touch(cache, id, index).expect("there is room");
+    }
+    assert_eq!(groups.at(job).above_high(), 500);
+    assert!(groups.is_any_above_high());
+    balance(stack);
+    assert_eq!(groups.at(job).above_high(), 0);
+    assert!(cache.pages_of(id) > 900, "and no more: {}", cache.pages_of(id));
+    assert!(!groups.is_any_above_high());
+    end(&bed, cache, &[id]);
+}
+
+#[test]
+fn a_clock_frees_pages_although_all_of_them_were_used() {
+    let bed = bed();
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
+    let cache = stack.page_cache().expect("there is memory");
+    let job = groups.create(GroupLimits::default()).expect("a group");
+    let ids = [(); 5].map(|()| mapping(cache, job));
+    for index in 0..1000 {
+        for id in ids {
+            touch(cache, id, index).expect("there is room");
+            touch(cache, id, index).expect("it is there");
+        }
+    }
+    let request =
+        ScanRequest { who: ScanFor::Direct, most: 32, most_scanned: 100_000, until_ns: u64::MAX };
+    for round in 0..100 {
+        let done = cache.reclaim_group(job, &request);
+        assert_eq!(done.freed, 32, "round {round}");
+        assert!(done.scanned <= 512, "round {round}: {done:?}");
+        assert_eq!(cache.validate(), Ok(()));
+    }
+    assert_eq!(groups.at(job).used(), 5000 - 3200);
+    end(&bed, cache, &ids);
+}

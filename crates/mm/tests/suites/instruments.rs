@@ -1,0 +1,99 @@
+//! Instruments switched on and off while a heap is used.
+
+use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::heap::{CheckOptions, Sampling};
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{Instrument, Stack};
+use quarry_sys::os::Linux;
+use quarry_sys::percpu::Object;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+const ALL: [Instrument; 4] =
+    [Instrument::Profile, Instrument::Guard, Instrument::Debug, Instrument::Harden];
+
+fn bed() -> HeapBed {
+    HeapBed::new(Backing::Linux, 4096, 2, &StackOptions { heap: true, ..small() })
+}
+
+fn objects(bed: &HeapBed) -> Vec<Object> {
+    let sizes = (0..200).map(|step| step * 37).chain([100_000, 3 << 20]);
+    sizes.map(|size| bed.stack.alloc(size).expect("there is memory")).collect()
+}
+
+fn free(bed: &HeapBed, objects: Vec<Object>) {
+    for object in objects {
+        // SAFETY: just allocated, and known to nobody else.
+        unsafe { bed.stack.free(object) };
+    }
+}
+
+#[test]
+fn while_one_is_on_every_request_takes_its_slow_entry() {
+    for instrument in ALL {
+        let bed = bed();
+        let held = |bed: &HeapBed| bed.stack.stats().slots.held_bytes;
+        let before = objects(&bed);
+        bed.stack.switch_instrument(instrument, true);
+        assert!(bed.stack.has_instrument(instrument));
+        let sees_frees = matches!(instrument, Instrument::Debug | Instrument::Harden);
+        assert_eq!(bed.stack.halves().usable_fast(before[9].as_ptr()).is_none(), sees_frees);
+        free(&bed, before);
+        let parked = held(&bed);
+        assert!(parked > 0);
+        let during = objects(&bed);
+        for size in [0, 1, 100, 8192] {
+            assert_eq!(bed.stack.halves().alloc_fast(size), None, "{instrument:?}, {size} bytes");
+            assert_eq!(bed.stack.halves().alloc_zeroed_fast(size), None);
+        }
+        assert!(held(&bed) < parked, "what the arrays hold serves first");
+        bed.stack.switch_instrument(instrument, false);
+        free(&bed, during);
+        assert!(
+            bed.stack.halves().alloc_fast(100).map(|object| free(&bed, vec![object])).is_some()
+        );
+        assert_eq!(bed.stack.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn one_that_goes_off_leaves_the_others_on() {
+    let bed = bed();
+    bed.stack.switch_instrument(Instrument::Debug, true);
+    bed.stack.switch_instrument(Instrument::Profile, true);
+    bed.stack.switch_instrument(Instrument::Profile, false);
+    assert_eq!(bed.stack.halves().alloc_fast(100), None);
+    assert!(!bed.stack.has_instrument(Instrument::Profile));
+    // A window that grows does not make the fast path of `free` see it.
+    let many: Vec<_> = (0..40).map(|_| bed.stack.alloc(1 << 20).expect("memory")).collect();
+    assert_eq!(bed.stack.halves().usable_fast(many[39].as_ptr()), None);
+    free(&bed, many);
+    let object = bed.stack.alloc(64).expect("memory");
+    assert_eq!(bed.stack.halves().usable_fast(object.as_ptr()), None);
+    assert_eq!(bed.stack.usable_size(object), 64);
+    assert!(bed.stack.owns(object.as_ptr()));
+    free(&bed, vec![object]);
+    assert_eq!(bed.stack.validate(), Ok(()));
+}
+
+/// A program that takes fast paths only is sampled where somebody else looks at the clock for it.
+#[test]
+fn upkeep_lets_the_next_request_be_a_sample() {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.checks = CheckOptions { guard: Sampling::Each(1), ..CheckOptions::OFF };
+    // Pages must fault, which those of a bed do not.
+    let stack = Box::leak(Box::new(Stack::<VirtualConfig<Sheaf>>::new()));
+    stack.percpu().choice().declare(1, || 0);
+    stack.init(&Linux, &options).expect("memory");
+    assert!(stack.has_instrument(Instrument::Guard));
+    for _ in 0..3 {
+        while !stack.has_instrument(Instrument::Guard) {
+            stack.upkeep().sample_if_due();
+        }
+        let sample = stack.alloc(100).expect("memory");
+        assert!(!stack.has_instrument(Instrument::Guard), "the sample has been taken");
+        // SAFETY: just allocated, and known to nobody else.
+        unsafe { stack.free(sample) };
+    }
+}

@@ -1,0 +1,136 @@
+//! The policy `slab` in a whole stack: refusals of the system, its metadata, the background's
+//! looks. What each of its mechanisms does is shown beside its code.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_mm::frame::{MetadataKind, NodeId};
+use quarry_mm::slab::{CacheId, CacheParams, LinuxSlab, SlabPolicy};
+use quarry_mm::stack::ReclaimState;
+use quarry_sys::percpu::{Object, VirtualSlots};
+
+type SlabBed = Bed<VirtualConfig<LinuxSlab>>;
+
+/// CPUs 0 and 1 of `nodes` nodes.
+fn bed(nodes: u8) -> SlabBed {
+    let mut options = small();
+    options.pages.nodes = nodes;
+    options.pages.reserve_bytes = u64::from(nodes) as usize * (64 << 20);
+    if nodes > 1 {
+        options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
+    }
+    on_cpu(0);
+    SlabBed::new(Backing::Fake, 4096, 2, &options)
+}
+
+fn objects(bed: &SlabBed, id: CacheId, count: usize) -> Vec<Object> {
+    (0..count).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect()
+}
+
+fn free(bed: &SlabBed, id: CacheId, objects: impl IntoIterator<Item = Object>) {
+    for object in objects {
+        // SAFETY: the tests free what they have allocated, once.
+        unsafe { bed.stack.cache(id).free(object) };
+    }
+}
+
+/// Every call to the system fails once: what was refused is served when asked for again.
+#[test]
+fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
+    for nth in 1.. {
+        let bed = bed(2);
+        let before = bed.os.calls();
+        bed.os.fail(nth, 1);
+        let params = CacheParams { size: 512, align: 16 };
+        let create = || bed.stack.create_cache("test", &params);
+        let id = create().or_else(|_| create()).expect("only one call fails");
+        let (mut taken, mut refused) = (Vec::new(), 0);
+        for number in 0..400 {
+            on_cpu(number / 100);
+            match bed.stack.cache(id).alloc() {
+                Some(object) => taken.push(object),
+                None => refused += 1,
+            }
+        }
+        assert!(refused <= 1, "only one call fails");
+        assert_eq!(bed.stack.validate(), Ok(()));
+        free(&bed, id, taken);
+        bed.assert_empty(&[id]);
+        if bed.os.calls() - before < nth {
+            return;
+        }
+    }
+}
+
+#[test]
+fn its_metadata_is_counted_where_it_is_used() {
+    let bed = bed(1);
+    let of = |kind| bed.stack.stats().metadata_bytes(kind);
+    let (headers, nodes) = (|| of(MetadataKind::SlabHeaders), || of(MetadataKind::CpuSlabs));
+    assert_eq!((headers(), nodes()), (0, 0));
+    let id = bed.stack.create_cache("test", &CacheParams { size: 64, align: 16 }).unwrap();
+    assert_eq!(headers(), 0, "no slab yet");
+    let of_node = nodes();
+    assert!((1..=512).contains(&of_node), "{of_node} bytes for a cache's part of a node");
+    let all = objects(&bed, id, 121);
+    assert_eq!(nodes(), of_node, "no shared array yet");
+    let section = 16 * 1024 * <LinuxSlab as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
+    assert_eq!(headers(), section);
+    free(&bed, id, all);
+    assert_eq!(nodes() - of_node, 480 * size_of::<Object>(), "a shared array");
+    bed.assert_empty(&[id]);
+}
+
+/// A cache that nobody has used since the last look of the background keeps nothing; one that is
+/// in use keeps what it has, but for the arrays of CPUs that are idle.
+#[test]
+fn the_background_empties_what_is_idle() {
+    let bed = bed(1);
+    let caches = [64, 2048].map(|size| {
+        bed.stack.create_cache("test", &CacheParams { size, align: 16 }).expect("a cache")
+    });
+    let mut state = ReclaimState::new();
+    for (cpu, id) in caches.into_iter().enumerate() {
+        on_cpu(cpu as u32);
+        let all = objects(&bed, id, 500);
+        free(&bed, id, all);
+    }
+    let stats = |at: usize| bed.stack.cache(caches[at]).stats();
+    assert!(stats(0).parked_objects >= 400 && stats(1).parked_objects >= 90);
+    bed.stack.upkeep().look(&mut state);
+    assert!(stats(0).parked_objects >= 400 && stats(1).parked_objects >= 90, "first seen");
+    on_cpu(0);
+    let one = objects(&bed, caches[0], 1);
+    free(&bed, caches[0], one);
+    bed.stack.upkeep().look(&mut state);
+    assert!(stats(0).parked_objects >= 400, "{:?}", stats(0));
+    assert_eq!((stats(1).parked_objects, stats(1).total_slabs), (0, 0), "{:?}", stats(1));
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.stack.upkeep().look(&mut state);
+    assert_eq!((stats(0).parked_objects, stats(0).total_slabs), (0, 0), "{:?}", stats(0));
+    bed.assert_empty(&caches);
+}
+
+/// A stack whose memory of one node is used up serves a CPU of that node from the other one.
+#[test]
+fn a_heap_of_two_nodes_lives_on_the_memory_of_both() {
+    let bed = bed(2);
+    let id = bed.stack.create_cache("test", &CacheParams { size: 4096, align: 16 }).unwrap();
+    let mut all = Vec::new();
+    // All of it on one CPU, to the end of the window.
+    while let Some(object) = bed.stack.cache(id).alloc() {
+        all.push(object);
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    let mib = all.len() * 4096 / (1 << 20);
+    assert!(mib > 100, "{mib} MiB of 128");
+    // What is of either node is served to a CPU of either.
+    let some = all.split_off(all.len() - 300);
+    on_cpu(1);
+    free(&bed, id, some);
+    let again = objects(&bed, id, 200);
+    on_cpu(0);
+    all.extend(objects(&bed, id, 50));
+    assert_eq!(bed.stack.validate(), Ok(()));
+    free(&bed, id, all);
+    free(&bed, id, again);
+    bed.assert_empty(&[id]);
+}

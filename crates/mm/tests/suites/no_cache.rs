@@ -1,0 +1,84 @@
+//! A stack without a page cache: its limit, its direct reclaim and what it shows of itself are the
+//! heap's alone.
+
+use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, small};
+use quarry_cache::PageCaching;
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{Pressure, Section, Stack};
+
+type Config = VirtualConfig<Sheaf, ()>;
+
+const LIMIT: usize = 8 << 20;
+
+fn bed() -> Bed<Config> {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.pages.reserve_bytes = 128 << 20;
+    options.pages.limit_frames = (LIMIT / FRAME_BYTES) as u32;
+    Bed::new(Backing::Linux, 4096, 2, &options)
+}
+
+/// Allocates objects of `size` bytes until one is refused; returns their bytes.
+fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
+    let before = oracle.bytes();
+    while let Some(object) = bed.stack.alloc(size) {
+        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+        assert!(used <= LIMIT, "{used} bytes in use");
+    }
+    oracle.bytes() - before
+}
+
+fn free_all(bed: &Bed<Config>, oracle: &mut Oracle) {
+    while let Some(live) = oracle.remove(0) {
+        on_cpu(oracle.len() as u32);
+        // SAFETY: it was live, and only the oracle knew it.
+        unsafe { bed.stack.free(live.object) };
+    }
+}
+
+#[test]
+fn a_stack_without_a_cache_has_nothing_of_one() {
+    let (with, without) = (size_of::<Stack<VirtualConfig<Sheaf>>>(), size_of::<Stack<Config>>());
+    assert!(with - without >= size_of::<PageCaching>(), "{with} bytes and {without}");
+}
+
+#[test]
+fn its_limit_is_the_heaps() {
+    let bed = bed();
+    let mut oracle = Oracle::default();
+    // What one size leaves in arrays, barns, lists and cached mappings is there for the next.
+    for size in [80, 9000, 40_000, 300_000, 2 << 20, 160] {
+        let filled = fill(&bed, &mut oracle, size);
+        let wanted = if size > 200_000 { LIMIT / 2 } else { LIMIT * 3 / 4 };
+        assert!(filled >= wanted, "only {filled} bytes of objects of {size}");
+        assert_eq!(bed.stack.alloc(size), None, "it is full");
+        assert_eq!(bed.stack.validate(), Ok(()));
+        oracle.check_all();
+        free_all(&bed, &mut oracle);
+    }
+    assert!(bed.stack.stats().direct_reclaims > 0, "requests have had parked memory taken back");
+    assert!(bed.stack.budget_stats().direct_reclaims > 0);
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn it_shows_that_there_is_no_cache() {
+    let bed = bed();
+    let object = bed.stack.alloc(100).expect("there is room");
+    assert_eq!(bed.stack.served_by().lru, "none");
+    assert_eq!(bed.stack.report(&[Section::PageCache]).to_string(), "page cache: not used\n");
+    let stats = bed.stack.budget_stats();
+    assert_eq!((stats.file, stats.pinned, stats.shrinkable), (0, 0, 0));
+    assert_eq!((stats.pressure, stats.balances.runs), (Pressure::None, 0));
+    let mut names = Vec::new();
+    bed.stack.upkeep().visit_locks(&mut |name, _| names.push(name));
+    assert!(!names.iter().any(|name| ["balance->costs", "page_cache->build"].contains(name)));
+    // What a process does around its stack whether it has a cache or not.
+    bed.stack.upkeep().note_refusal(1);
+    bed.stack.upkeep().adopt_in_child();
+    // SAFETY: it is live, and only this test knew it.
+    unsafe { bed.stack.free(object) };
+    bed.assert_empty(&[]);
+}

@@ -1,0 +1,152 @@
+//! Barns of several nodes.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_mm::frame::{MetadataKind, NodeId};
+use quarry_mm::slab::Sheaf;
+use quarry_mm::slab::{CacheId, CacheParams};
+use quarry_mm::stack::ReclaimState;
+use quarry_sys::percpu::{Object, SlotIndex};
+
+/// CPUs 0 and 1 are of node 0, 2 and 3 of node 1.
+struct Machine {
+    bed: Bed<VirtualConfig<Sheaf>>,
+    cache: CacheId,
+}
+
+impl Machine {
+    fn new(nodes: u8) -> Self {
+        let mut options = small();
+        options.pages.reserve_bytes = 256 << 20;
+        options.pages.nodes = nodes;
+        options.pages.node_of_slot = match nodes {
+            1 => |_| NodeId(0),
+            _ => |slot: SlotIndex| NodeId(slot.0 as u8 / 2),
+        };
+        let bed = Bed::new(Backing::Linux, 4096, 4, &options);
+        let params = CacheParams { size: 256, align: 16 };
+        let cache = bed.stack.create_cache("shared", &params).expect("there is room");
+        Self { bed, cache }
+    }
+
+    fn alloc(&self, cpu: u32, count: usize) -> Vec<Object> {
+        on_cpu(cpu);
+        let alloc = || self.bed.stack.cache(self.cache).alloc().expect("there is memory");
+        (0..count).map(|_| alloc()).collect()
+    }
+
+    fn free(&self, cpu: u32, objects: Vec<Object>) {
+        on_cpu(cpu);
+        for object in objects {
+            // SAFETY: allocated from this cache, and only the caller knew it.
+            unsafe { self.bed.stack.cache(self.cache).free(object) };
+        }
+    }
+
+    fn parked(&self, node: u8) -> u64 {
+        self.bed.stack.cache(self.cache).stats().barns[usize::from(node)].objects
+    }
+
+    /// How often the lock of each node's barn has been taken; the look itself takes it once.
+    fn locked(&self) -> [u64; 2] {
+        let barns = self.bed.stack.cache(self.cache).stats().barns;
+        [0, 1].map(|node| barns[node].lock.acquisitions)
+    }
+
+    /// Objects that one CPU allocates and another one frees.
+    fn exchange(&self, from: u32, to: u32) {
+        for _ in 0..10 {
+            self.free(to, self.alloc(from, 600));
+        }
+    }
+
+    fn finish(self) {
+        assert_eq!(self.bed.stack.validate(), Ok(()));
+        self.bed.assert_empty(&[self.cache]);
+    }
+}
+
+#[test]
+fn cpus_of_a_node_take_the_lock_of_its_barn_only() {
+    let machine = Machine::new(2);
+    // Each node has objects of its own, and what came from the other one has gone home.
+    let held = [0, 2].map(|cpu| machine.alloc(cpu, 3000));
+    for (cpu, objects) in [0, 2].into_iter().zip(held) {
+        machine.free(cpu, objects);
+    }
+    (0..2).for_each(|_| [0, 2].into_iter().for_each(|cpu| machine.exchange(cpu, cpu + 1)));
+    for (cpu, own) in [(0, 0), (2, 1)] {
+        let before = machine.locked();
+        machine.exchange(cpu, cpu + 1);
+        let taken: Vec<u64> =
+            machine.locked().iter().zip(before).map(|(now, before)| now - before).collect();
+        assert!(taken[own] > 50, "CPUs of node {own} took the locks {taken:?} times");
+        assert_eq!(taken[1 - own], 1, "CPUs of node {own} took the locks {taken:?} times");
+    }
+    machine.finish();
+}
+
+#[test]
+fn objects_of_another_node_go_home() {
+    let machine = Machine::new(2);
+    let objects = machine.alloc(0, 1000);
+    let slabs = machine.bed.stack.cache(machine.cache).stats().slabs_allocated;
+    machine.free(2, objects);
+    assert_eq!(machine.parked(1), 0, "the barn of node 1 has objects of node 0");
+    assert!(machine.parked(0) >= 800, "{} objects came home", machine.parked(0));
+    assert_eq!(machine.bed.stack.validate(), Ok(()));
+    let again = machine.alloc(0, 800);
+    assert_eq!(machine.bed.stack.cache(machine.cache).stats().slabs_allocated, slabs);
+    assert!(machine.parked(0) < 200, "they came from the own node's barn");
+    machine.free(1, again);
+    machine.finish();
+}
+
+/// What a node has kept, and none of its CPUs has needed since the last look, goes back while the
+/// other node works on.
+#[test]
+fn the_barn_of_an_idle_node_goes_back() {
+    let machine = Machine::new(2);
+    let mut state = ReclaimState::new();
+    machine.free(2, machine.alloc(2, 3000));
+    machine.free(0, machine.alloc(0, 3000));
+    assert!(machine.parked(0) > 1800 && machine.parked(1) > 1800);
+    for _ in 0..3 {
+        machine.bed.stack.upkeep().look(&mut state);
+        machine.free(0, machine.alloc(0, 3000));
+    }
+    assert_eq!(machine.parked(1), 0);
+    assert!(machine.parked(0) > 1800, "{} objects", machine.parked(0));
+    machine.finish();
+}
+
+#[test]
+fn barns_of_nodes_that_are_not_declared_take_no_memory() {
+    let taken = |nodes| {
+        let machine = Machine::new(nodes);
+        let bytes = machine.bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs);
+        machine.finish();
+        bytes
+    };
+    assert_eq!(taken(1), 0);
+    assert!((1..=256).contains(&taken(2)), "{} bytes for a second barn", taken(2));
+}
+
+/// A document's machine has nodes that this one lacks: each has a zone, and CPUs take turns.
+#[test]
+fn declared_nodes_ask_nothing_of_the_system() {
+    let mut options = small();
+    options.pages.reserve_bytes = 512 << 20;
+    options.pages.declare(quarry_mm::pcp::Machine { cpus: 16, frames: 64 << 18, nodes: 8 });
+    let bed = Bed::<VirtualConfig<Sheaf>>::new(Backing::Linux, 4096, 16, &options);
+    let params = CacheParams { size: 256, align: 16 };
+    let cache = bed.stack.create_cache("shared", &params).expect("there is room");
+    let machine = Machine { bed, cache };
+    for cpu in 0..16 {
+        let objects = machine.alloc(cpu, 500);
+        let home = machine.bed.stack.pages().zones().node_of(SlotIndex(cpu));
+        assert_eq!(home, NodeId(cpu as u8 % 8));
+        assert!(machine.bed.stack.pages().zones().zone(home).managed() > 0, "it has memory");
+        machine.free((cpu + 5) % 16, objects);
+    }
+    machine.bed.assert_empty(&[machine.cache]);
+}

@@ -1,0 +1,225 @@
+//! The page cache where something ends at a bad moment: an index that no tree holds, a mapping that
+//! another one replaces, pages that wait in the batches of other CPUs.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_cache::CachingStack;
+use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, State, StateWord};
+use quarry_cache::page_cache::index::INDEX_LIMIT;
+use quarry_cache::page_cache::{
+    self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
+    ReadError, RekeyError,
+};
+use quarry_mm::frame::{Metadata, NodeId, Order};
+use quarry_mm::pcp::{PageAllocator, V6_18};
+use quarry_mm::slab::{CacheId, Sheaf};
+use quarry_mm::stack::Stack;
+use quarry_mm::zone::{GroupId, GroupLimits, Groups};
+use quarry_sys::percpu::{Object, SlotIndex};
+use std::cell::Cell;
+
+type Config = VirtualConfig<Sheaf>;
+
+fn bed() -> Bed<Config> {
+    on_cpu(0);
+    Bed::new(Backing::Linux, 4096, 3, &small())
+}
+
+fn mapping<H: page_cache::Host>(cache: PageCacheRef<'_, H>, group: GroupId) -> MappingId {
+    let options = MappingOptions { group: group.0, ..MappingOptions::default() };
+    cache.create_mapping(&options).expect("there is memory")
+}
+
+fn pin<H: page_cache::Host>(cache: PageCacheRef<'_, H>, id: MappingId, index: u64) -> PageNo {
+    cache.read(id, index, &mut |_, _| Ok(())).expect("there is memory")
+}
+
+fn touch<H: page_cache::Host>(
+    cache: PageCacheRef<'_, H>,
+    id: MappingId,
+    index: u64,
+) -> Result<(), ReadError> {
+    cache.read(id, index, &mut |_, _| Ok(())).map(|page| cache.unpin(page))
+}
+
+fn group(stack: &Stack<Config>, max: u32) -> GroupId {
+    let limits = GroupLimits { max, ..GroupLimits::default() };
+    stack.groups().create(limits).expect("there are others left")
+}
+
+#[test]
+fn an_index_that_no_tree_holds_is_refused() {
+    let bed = bed();
+    let cache = bed.stack.page_cache().unwrap();
+    let id = mapping(cache, GroupId::ROOT);
+    let last = pin(cache, id, INDEX_LIMIT - 1);
+    for index in [INDEX_LIMIT, u64::MAX] {
+        assert_eq!(touch(cache, id, index), Err(ReadError::Full));
+        assert!(cache.hold(id, index, Some(Effort::Easy)).is_err());
+        assert_eq!(cache.rekey(last, index), Err(RekeyError::Full));
+        assert_eq!((cache.get(id, index), cache.truncate(id, index)), (None, 0));
+        assert_eq!(cache.validate(), Ok(()));
+    }
+    cache.unpin(last);
+    assert!(cache.destroy_mapping(id));
+}
+
+/// A host that lets a mapping be replaced once, between the charge of a page and its memory.
+struct Interrupted<'a> {
+    stack: &'a Stack<Config>,
+    cache: &'a PageCache,
+    /// The mapping that goes, and the group of the one that comes.
+    replacement: Cell<Option<(MappingId, GroupId)>>,
+}
+
+impl Interrupted<'_> {
+    fn replace(&self, old: MappingId, group: GroupId) {
+        let cache = self.cache.opened(self).expect("it is in use");
+        assert!(cache.destroy_mapping(old));
+        let options =
+            MappingOptions { group: group.0, order: Order::new(2), ..MappingOptions::default() };
+        assert_eq!(cache.create_mapping(&options).unwrap().number, old.number);
+    }
+}
+
+impl NodeHost for Interrupted<'_> {
+    fn alloc_node(&self) -> Option<Object> {
+        self.stack.alloc_node()
+    }
+
+    unsafe fn free_nodes(&self, nodes: &[Object]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.stack.free_nodes(nodes) };
+    }
+
+    fn wait_for_walks(&self) -> bool {
+        self.stack.wait_for_walks()
+    }
+
+    fn node_of(&self, node: Object) -> NodeId {
+        self.stack.node_of(node)
+    }
+}
+
+impl page_cache::Host for Interrupted<'_> {
+    type Pages = V6_18;
+
+    fn pages(&self) -> &PageAllocator<V6_18> {
+        page_cache::Host::pages(self.stack)
+    }
+
+    fn slot(&self) -> SlotIndex {
+        if page_cache::Host::groups(self).iter().any(|(_, group)| group.used() > 0)
+            && let Some((old, group)) = self.replacement.take()
+        {
+            self.replace(old, group);
+        }
+        self.stack.slot()
+    }
+
+    fn metadata(&self) -> &Metadata {
+        self.stack.metadata()
+    }
+
+    fn slots(&self) -> u32 {
+        self.stack.slots()
+    }
+
+    fn groups(&self) -> &Groups {
+        page_cache::Host::groups(self.stack)
+    }
+
+    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.stack.free_private(cache, objects) };
+    }
+
+    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
+        self.stack.make_room(frames, attempt)
+    }
+}
+
+/// A request whose mapping goes meanwhile takes out of its group what it has charged to it, even if
+/// the number of the mapping is that of another one by then, in another group and of other pages.
+#[test]
+fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    stack.page_cache().expect("the nodes need a slab cache");
+    let [old, new] = [group(stack, 100), group(stack, 100)];
+    let all = PageCache::new();
+    let host = Interrupted { stack, cache: &all, replacement: Cell::new(None) };
+    let (options, lru) = (PageCacheOptions::default(), LruOptions::default());
+    let cache = all.open(&host, &options, lru, || Ok(CacheId::new(1))).unwrap();
+    let id = mapping(cache, old);
+    host.replacement.set(Some((id, new)));
+    assert_eq!(cache.get_or_alloc(id, 7, Effort::Easy), Err(ReadError::Full));
+    assert_eq!([old, new].map(|group| stack.groups().at(group).used()), [0, 0]);
+    assert_eq!(cache.validate(), Ok(()));
+}
+
+/// A truncation ends the holding of pages, so what their owner says of them later means nothing.
+#[test]
+fn a_holding_that_a_truncation_has_ended_ends_once() {
+    let bed = bed();
+    let cache = bed.stack.page_cache().unwrap();
+    let id = mapping(cache, GroupId::ROOT);
+    let page = cache.hold(id, 3, Some(Effort::Every)).unwrap().expect("a new page").page();
+    cache.pin_again(page);
+    assert_eq!(cache.truncate(id, 0), 1);
+    let pins = cache.state(page).pins();
+    cache.unhold(page, false);
+    assert_eq!(cache.state(page).pins(), pins);
+    cache.unhold(page, true);
+    assert_eq!(cache.state(page).pins(), pins);
+    cache.unpin(page);
+    assert!(cache.destroy_mapping(id));
+    cache.trim();
+    assert_eq!(cache.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}
+
+/// Pages that wait in the add batches of other CPUs are idle, though pinned.
+#[test]
+fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
+    let bed = bed();
+    let cache = bed.stack.page_cache().unwrap();
+    let job = group(&bed.stack, 16);
+    let id = mapping(cache, job);
+    for index in 0..16 {
+        on_cpu(index % 2);
+        touch(cache, id, index.into()).expect("within its limit");
+    }
+    on_cpu(2);
+    touch(cache, id, 100).expect("clean pages of its own make room");
+    assert!(cache.destroy_mapping(id));
+    assert_eq!(bed.stack.groups().at(job).used(), 0, "nobody uses its pages");
+    assert!(bed.stack.groups().remove(job));
+    on_cpu(0);
+    assert_eq!(cache.validate(), Ok(()));
+}
+
+/// Pages that were truncated while somebody pins them stay on their lists. A scan passes them.
+#[test]
+fn a_scan_finds_idle_pages_behind_truncated_ones() {
+    let bed = bed();
+    let cache = bed.stack.page_cache().unwrap();
+    let [gone, id] = [mapping(cache, GroupId::ROOT), mapping(cache, GroupId::ROOT)];
+    let pinned: Vec<PageNo> = (0..300).map(|index| pin(cache, gone, index)).collect();
+    assert_eq!(cache.truncate(gone, 0), 300);
+    (0..100).for_each(|index| touch(cache, id, index).expect("there is memory"));
+    cache.trim();
+    assert!(cache.direct_reclaim(NodeId(0), 32).freed > 0, "there are 100 idle pages");
+    pinned.into_iter().for_each(|page| cache.unpin(page));
+    assert_eq!(cache.validate(), Ok(()));
+}
+
+/// Truncations and add batches pin what they find without asking.
+#[test]
+fn the_last_pins_are_for_those_who_do_not_ask() {
+    let word = StateWord::default();
+    word.begin(State(State::LIVE | (MOST_PINS - 2)));
+    while word.try_pin(State::LIVE).is_some() {}
+    word.pin_again();
+    word.take_out(0, State::PIN, false).expect("it is live");
+    assert_eq!((word.load().pins(), word.load().shared()), (MOST_PINS, 0));
+}

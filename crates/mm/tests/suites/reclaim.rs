@@ -1,0 +1,246 @@
+//! What a look of the reclaim thread takes back, and from whom it takes nothing.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_cache::PageCaching;
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{Chosen, PAGE_POLICIES};
+use quarry_mm::slab::Sheaf;
+use quarry_mm::slab::{CacheId, CacheParams};
+use quarry_mm::stack::{ReclaimState, StackConfig};
+use quarry_sys::percpu::SlotIndex;
+
+type SheafBed = Bed<VirtualConfig<Sheaf>>;
+
+/// Parks objects of a cache on the running CPU.
+fn park(bed: &SheafBed, cache: CacheId, count: usize) {
+    let objects: Vec<_> =
+        (0..count).map(|_| bed.stack.cache(cache).alloc().expect("there is memory")).collect();
+    for object in objects {
+        // SAFETY: just allocated from this cache, and used by nobody.
+        unsafe { bed.stack.cache(cache).free(object) };
+    }
+}
+
+fn level(bed: &SheafBed, cache: CacheId, cpu: u32) -> u64 {
+    use quarry_sys::percpu::PerCpu;
+    bed.stack.percpu().area().slot_level(SlotIndex(cpu), cache.array())
+}
+
+/// A cache that one CPU is busy with does not leave what idle CPUs have parked of it.
+#[test]
+fn idle_cpus_are_drained_of_busy_caches() {
+    let bed = SheafBed::new(Backing::Linux, 4096, 3, &small());
+    let params = CacheParams { size: 512, align: 16 };
+    let cache = bed.stack.create_cache("busy", &params).expect("there is room");
+    let mut state = ReclaimState::new();
+    for cpu in 0..3 {
+        on_cpu(cpu);
+        park(&bed, cache, 40);
+    }
+    bed.stack.reclaim(&mut state);
+    assert!((0..3).all(|cpu| level(&bed, cache, cpu) > 0), "the first look takes nothing");
+    on_cpu(1);
+    park(&bed, cache, 40);
+    let done = bed.stack.reclaim(&mut state);
+    assert_eq!(done.shrunk, 1);
+    assert_eq!((level(&bed, cache, 0), level(&bed, cache, 2)), (0, 0), "idle CPUs are drained");
+    assert!(level(&bed, cache, 1) > 0, "the busy one keeps its objects");
+    bed.stack.reclaim(&mut state);
+    assert_eq!(level(&bed, cache, 1), 0, "nobody was busy since");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[cache]);
+}
+
+/// What is due goes back in steps, each of them bounded, and memory that is used again does not.
+#[test]
+fn purging_goes_in_bounded_steps() {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 256 << 20;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    let blocks: Vec<_> =
+        (0..96).map(|_| bed.stack.alloc(1 << 20).expect("there is memory")).collect();
+    for block in blocks {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(block) };
+    }
+    let dirty = bed.stack.upkeep().freeable_bytes();
+    assert!(dirty >= 90 << 20, "{dirty} bytes free");
+    let mut state = ReclaimState::new();
+    bed.stack.upkeep().look(&mut state);
+    assert_eq!(
+        bed.stack.upkeep().purge_due(&mut state),
+        None,
+        "nothing has been free for a whole look"
+    );
+    bed.stack.upkeep().look(&mut state);
+    let mut steps = Vec::new();
+    while let Some(bytes) = bed.stack.upkeep().purge_due(&mut state) {
+        steps.push(bytes);
+    }
+    // A step ends with the block that reaches its bound.
+    assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
+    // The CPU had the block that was freed last on its list, until the second look.
+    assert_eq!(steps.iter().sum::<usize>(), dirty + (1 << 20));
+    assert_eq!(bed.stack.upkeep().freeable_bytes(), 0);
+    bed.assert_empty(&[]);
+}
+
+/// A mapping is charged for its frames, not for the pageblocks that they lie in.
+#[test]
+fn mappings_are_charged_by_the_frame() {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 256 << 20;
+    options.pages.limit_frames = (9 << 20) / FRAME_BYTES as u32;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    let used = || bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+    let size = (2 << 20) + FRAME_BYTES;
+    let mappings: Vec<_> =
+        (0..4).map(|_| bed.stack.alloc(size).expect("within the limit")).collect();
+    assert_eq!(used(), 4 * size);
+    assert_eq!(bed.stack.alloc(size), None, "a fifth is beyond the limit");
+    for mapping in mappings {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(mapping) };
+    }
+    // A kept extent serves a larger request, and is charged for what it has not had yet.
+    let larger = bed.stack.alloc(size + (1 << 20)).expect("within the limit");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    // SAFETY: `larger` is live and used by nobody; likewise the one after.
+    let smaller = unsafe { bed.stack.realloc(larger, size) }.expect("what shrinks has room");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    // SAFETY: as above.
+    unsafe { bed.stack.free(smaller) };
+    bed.assert_empty(&[]);
+}
+
+/// Bytes in memory at most: in use, or free and not known to be zero.
+fn touched<C: StackConfig>(bed: &Bed<C>) -> usize {
+    let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+    used + bed.stack.upkeep().freeable_bytes()
+}
+
+/// Allocates `bytes` of objects of `size`, calls `full`, and frees them.
+fn burst<C: StackConfig>(bed: &Bed<C>, size: usize, bytes: usize, full: impl FnOnce()) {
+    let objects: Vec<_> =
+        (0..bytes / size).map(|_| bed.stack.alloc(size).expect("there is memory")).collect();
+    full();
+    for object in objects {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(object) };
+    }
+}
+
+/// A program that is idle gives all of its memory back, whatever policy its page lists have.
+#[test]
+fn an_idle_program_gives_all_back_on_every_page_policy() {
+    for known in PAGE_POLICIES {
+        let mut options = StackOptions::default();
+        (options.pages.policy, options.pages.reserve_bytes) = (known.policy, 512 << 20);
+        let bed: Bed<VirtualConfig<Sheaf, PageCaching, Chosen>> =
+            Bed::new(Backing::Linux, 4096, 1, &options);
+        on_cpu(0);
+        for size in [16, 1000, 40_000] {
+            burst(&bed, size, 32 << 20, || {});
+        }
+        let mut state = ReclaimState::new();
+        for _ in 0..8 {
+            bed.stack.upkeep().look(&mut state);
+            while bed.stack.upkeep().purge_due(&mut state).is_some() {}
+        }
+        assert_eq!(touched(&bed), 0, "{}", known.name);
+        bed.assert_empty(&[]);
+    }
+}
+
+fn bed_of(limit_bytes: usize) -> SheafBed {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 512 << 20;
+    options.pages.limit_frames = (limit_bytes / FRAME_BYTES) as u32;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    bed
+}
+
+/// What one size has left serves the next before memory that nobody has touched yet: barns are
+/// shrunk to what they may always keep.
+#[test]
+fn barns_are_shrunk_before_memory_is_touched() {
+    let bed = bed_of(1 << 30);
+    let live = 24 << 20;
+    for size in (5..=16).map(|step| step * 1024) {
+        burst(&bed, size, live, || {
+            // 8 MiB of barns, what they give at a time, wide arrays, narrow ones of eight classes;
+            // and a third for what is pinned by an object in an array, and tails of slabs.
+            let parked = (8 << 20) + (2 << 20) + (4 << 20) + 8 * (256 << 10);
+            let touched = touched(&bed);
+            assert!(touched <= (live + parked) * 4 / 3, "{touched} bytes for objects of {size}");
+        });
+        assert_eq!(bed.stack.validate(), Ok(()));
+    }
+    let held = bed.stack.stats().memory;
+    assert!(held.parked >= live / 2, "what nobody else needs is kept: {held:?}");
+    assert!(held.empty_slabs <= 2 << 20, "{held:?}");
+    bed.assert_empty(&[]);
+}
+
+/// A program that goes through all sizes leaves as much parked as one that uses a few, not a barn
+/// for each.
+#[test]
+fn all_caches_together_keep_a_bounded_amount() {
+    let bed = bed_of(1 << 30);
+    // Live at once, so that nobody has a reason to shrink barns before all is freed.
+    let sizes: Vec<usize> = (5..=32).map(|step| step * 1024).collect();
+    let mut objects = Vec::new();
+    for size in sizes {
+        objects.extend((0..(4 << 20) / size).map(|_| bed.stack.alloc(size).expect("memory")));
+    }
+    for object in objects {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(object) };
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    let held = bed.stack.stats().memory;
+    // Barns, arrays of 21 classes, and the wide ones of a slot.
+    let most = (32 << 20) + 21 * (256 << 10) + (4 << 20);
+    assert!(held.parked <= most, "{held:?}");
+    assert!(held.parked >= 24 << 20, "what may be kept is kept: {held:?}");
+    bed.assert_empty(&[]);
+}
+
+/// Near the limit barns keep little, and what they keep is no reason for a request to fail.
+#[test]
+fn barns_make_room_within_a_limit() {
+    let limit = 48 << 20;
+    let bed = bed_of(limit);
+    for size in [32 << 10, 10 << 10, 24 << 10, 100_000] {
+        burst(&bed, size, 40 << 20, || {
+            let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+            assert!(used <= limit, "{used} bytes");
+        });
+        assert_eq!(bed.stack.validate(), Ok(()));
+    }
+    bed.assert_empty(&[]);
+}
+
+/// A cache that is in use keeps in its barn what it needed since the last look, and no more.
+#[test]
+fn barns_keep_what_was_needed() {
+    let bed = bed_of(1 << 30);
+    let mut state = ReclaimState::new();
+    bed.stack.upkeep().look(&mut state);
+    let parked = || bed.stack.stats().memory.parked;
+    for _ in 0..3 {
+        burst(&bed, 16 << 10, 16 << 20, || {});
+        bed.stack.upkeep().look(&mut state);
+        assert!(parked() >= 14 << 20, "{} bytes parked", parked());
+    }
+    burst(&bed, 16 << 10, 1 << 20, || {});
+    bed.stack.upkeep().look(&mut state);
+    // The array, and what a burst of 1 MiB has moved of the barn.
+    assert!(parked() <= 3 << 20, "{} bytes parked", parked());
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}

@@ -1,0 +1,121 @@
+//! The record that a stack shows of itself says what its statistics say, under every slab policy.
+
+use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
+use quarry_mm::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slam, Slqb, Slub4_9};
+use quarry_mm::stack::{Section, StackConfig};
+use quarry_record::{
+    About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
+};
+use quarry_sys::percpu::VirtualSlots;
+
+/// A record in memory.
+struct Words(Vec<u64>);
+
+impl Sink for Words {
+    fn put(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
+    }
+}
+
+/// The record of a stack, as a reader copies it.
+fn record<C: StackConfig>(bed: &Bed<C>) -> Vec<u8> {
+    let mut words = Words(vec![0; RECORD_WORDS]);
+    let about = About { quarry: Name::new("test"), flags: flags::IS_CHILD, ..About::default() };
+    let owner = Owner { generation: 1, pid: 1 };
+    words.0[Head::SUM_AT] = Head::sum_for(owner, bed.stack.fill_record(&mut words, about));
+    words.0[Head::MAGIC_AT] = MAGIC;
+    words.0[Head::VERSION_AT] = u64::from(VERSION) | (RECORD_WORDS as u64) << 32;
+    words.0[Head::OWNER_AT] = owner.to_word();
+    words.0[Head::SEQUENCE_AT] = Sequence { generation: 1, count: 2 }.to_word();
+    words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(options: &StackOptions<P>) {
+    let options = StackOptions { heap: true, ..*options };
+    let bed: Bed<VirtualConfig<S, PageCaching, P>> = Bed::new(Backing::Linux, 4096, 3, &options);
+    let sizes = [24, 24, 100, 700, 40 << 10, 100 << 10, 2 << 20];
+    let held = sizes.map(|size| bed.stack.alloc(size).expect("there is memory"));
+    let freed = bed.stack.alloc(24).expect("there is memory");
+    // SAFETY: just allocated, and used by nobody.
+    unsafe { bed.stack.free(freed) };
+
+    let bytes = record(&bed);
+    let snapshot = Snapshot::parse(&bytes).expect("a publication");
+    let stats = bed.stack.stats();
+    let about = snapshot.about();
+    assert_eq!((about.quarry.as_str(), about.slab.as_str()), ("test", S::NAME));
+    assert_eq!((about.backend.as_str(), about.flags), ("locked slots", flags::IS_CHILD));
+    assert_eq!(about.pages.as_str(), options.pages.policy.name());
+
+    let Memory { objects, blocks, mappings, parked, arena, used, free, .. } = snapshot.memory();
+    let memory = &stats.memory;
+    assert_eq!(objects as usize, memory.objects);
+    assert_eq!((blocks as usize, mappings as usize), (memory.blocks, memory.mappings));
+    assert_eq!((parked as usize, used + free), (memory.parked, arena));
+
+    let tables = bed.stack.report(&[Section::Slabs, Section::Locks]).to_string();
+    let mut live = 0;
+    for row in snapshot.caches() {
+        assert!(tables.contains(row.name.as_str()), "{row:?}\n{tables}");
+        assert_eq!(row.live_objects(), row.allocs() - row.frees(), "{row:?}");
+        assert!(row.active_slabs <= row.total_slabs && row.total_slabs <= row.slabs_allocated);
+        live += row.live_objects() * u64::from(row.stride);
+    }
+    assert_eq!(live, objects, "the rows are all caches with slabs");
+    assert_eq!(about.caches_beyond, 0);
+    for row in snapshot.locks() {
+        assert!(tables.contains(row.name.as_str()), "{row:?}\n{tables}");
+    }
+    assert!(snapshot.locks().any(|row| row.name.as_str() == "zone->lock" && row.acquisitions > 0));
+
+    let [zone] = snapshot.zones().collect::<Vec<_>>()[..] else { panic!("one node") };
+    let in_blocks: usize = (0..zone.free_blocks.len())
+        .map(|order| zone.free_blocks[order].iter().sum::<u32>() as usize * (1 << order))
+        .sum();
+    assert_eq!(in_blocks + zone.in_extents as usize, zone.free as usize, "{zone:?}");
+    assert_eq!(snapshot.event("block_allocs"), Some(2));
+    assert_eq!(snapshot.event("mapping_allocs"), Some(1));
+    assert_eq!(snapshot.event("pcp_allocs"), Some(stats.page_lists.allocs));
+    assert_eq!(snapshot.event("nr_file_pages"), Some(0));
+    for object in held {
+        // SAFETY: allocated above, and used by nobody.
+        unsafe { bed.stack.free(object) };
+    }
+}
+
+#[test]
+fn every_slab_policy_fills_it() {
+    let options = small();
+    check::<Sheaf, V6_18>(&options);
+    check::<KernelSheaf, V6_18>(&options);
+    check::<LinuxSlab, V6_18>(&options);
+    check::<Slub4_9, V6_18>(&options);
+    check::<Slqb, V6_18>(&options);
+    check::<Slam, V6_18>(&options);
+}
+
+#[test]
+fn it_names_the_page_policy() {
+    for known in PAGE_POLICIES {
+        let mut options = small::<Chosen>();
+        options.pages.policy = known.policy;
+        assert_eq!(known.policy.name(), known.name);
+        check::<Sheaf, _>(&options);
+    }
+}
+
+/// The events of a page cache come in the order in which readers name them: a debug build checks
+/// each of them.
+#[test]
+fn a_page_cache_fills_its_events() {
+    let options = StackOptions { heap: true, ..small() };
+    let bed: Bed<VirtualConfig<Sheaf>> = Bed::new(Backing::Linux, 4096, 2, &options);
+    bed.stack.page_cache().expect("there is memory for its tables");
+    let bytes = record(&bed);
+    let snapshot = Snapshot::parse(&bytes).expect("a publication");
+    assert_ne!(snapshot.about().flags & flags::HAS_PAGE_CACHE, 0);
+}

@@ -1,0 +1,145 @@
+//! A stack on a system of its own.
+
+use super::{Backing, TestOs};
+use quarry_cache::PageCaching;
+use quarry_mm::heap::CheckOptions;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{PagePolicy, V6_18};
+use quarry_mm::slab::{CacheId, SlabPolicy, SlamMode};
+use quarry_mm::stack::{CachedPages, Stack, StackConfig};
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::VirtualSlots;
+use quarry_watch::AllInstruments;
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// Virtual CPUs under a slab policy, beside a cache, and a page policy.
+pub(crate) struct VirtualConfig<S, K = PageCaching, P = V6_18>(PhantomData<(S, K, P)>);
+
+impl<S, K, P> StackConfig for VirtualConfig<S, K, P>
+where
+    S: SlabPolicy<VirtualSlots> + 'static,
+    K: CachedPages,
+    P: PagePolicy,
+{
+    type PerCpu = VirtualSlots;
+    type Slab = S;
+    type Pages = P;
+    type Cache = K;
+    type Watch = AllInstruments;
+}
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    static CHECKS: Cell<CheckOptions> = const { Cell::new(CheckOptions::OFF) };
+    static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
+}
+
+/// Fixes the mode of the policy `slam` in beds that the calling thread makes from now on.
+pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
+    SLAM_MODE.set(mode);
+}
+
+/// Has beds that the calling thread makes from now on check for errors of their users.
+pub(crate) fn fix_checks(checks: CheckOptions) {
+    CHECKS.set(checks);
+}
+
+/// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
+pub(crate) fn on_cpu(cpu: u32) {
+    CPU.set(cpu);
+}
+
+/// Has a stack take the calling thread's virtual CPU, of `slots` that there are.
+pub(crate) fn declare(percpu: &VirtualSlots, slots: u32) {
+    percpu.choice().declare(slots, || CPU.get());
+}
+
+/// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
+pub(crate) fn small<P: Default>() -> StackOptions<P> {
+    let mut options = StackOptions { heap: false, ..StackOptions::default() };
+    options.pages.reserve_bytes = 64 << 20;
+    options.pages.declared_cpus = 4;
+    options.mechanisms.slam_mode = SLAM_MODE.get();
+    options.checks = CHECKS.get();
+    options
+}
+
+/// A stack and its system, unmapped when dropped.
+pub(crate) struct Bed<C: StackConfig> {
+    pub(crate) stack: Box<Stack<C>>,
+    pub(crate) os: &'static TestOs,
+}
+
+impl<C: StackConfig> Bed<C> {
+    /// A stack on an existing system.
+    pub(crate) fn on(
+        os: &'static TestOs,
+        options: &StackOptions<C::Pages>,
+        declare: impl FnOnce(&C::PerCpu),
+    ) -> OsResult<Self> {
+        Self::on_with(os, options, &Default::default(), declare)
+    }
+
+    /// The same with choices of the cache.
+    pub(crate) fn on_with(
+        os: &'static TestOs,
+        options: &StackOptions<C::Pages>,
+        cache: &<C::Cache as CachedPages>::Options,
+        declare: impl FnOnce(&C::PerCpu),
+    ) -> OsResult<Self> {
+        let stack = Box::new(Stack::new());
+        declare(stack.percpu());
+        stack.init_with(os, options, cache)?;
+        Ok(Self { stack, os })
+    }
+
+    /// Gives everything back that can be given back and checks that nothing is held.
+    pub(crate) fn assert_empty(&self, caches: &[CacheId]) {
+        let _ = self.stack.trim();
+        assert_eq!(self.stack.validate(), Ok(()));
+        for &id in caches {
+            let stats = self.stack.cache(id).stats();
+            assert_eq!(stats.total_slabs, 0, "an empty cache keeps slabs: {stats:?}");
+            assert_eq!((stats.active_objects, stats.parked_objects), (0, 0));
+        }
+        let budget = self.stack.pages().zones().budget();
+        assert_eq!((budget.used(), budget.mapped()), (0, 0), "frames in use, frames mapped");
+    }
+}
+
+impl<S, K, P> Bed<VirtualConfig<S, K, P>>
+where
+    S: SlabPolicy<VirtualSlots> + 'static,
+    K: CachedPages,
+    P: PagePolicy,
+{
+    /// A stack with `slots` virtual CPUs.
+    pub(crate) fn new(
+        backing: Backing,
+        page_size: usize,
+        slots: u32,
+        options: &StackOptions<P>,
+    ) -> Self {
+        let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
+        Self::on(os, options, |percpu| declare(percpu, slots))
+            .expect("a system on which nothing fails")
+    }
+
+    /// A stack that is not initialised yet, with `slots` virtual CPUs.
+    pub(crate) fn cold(backing: Backing, page_size: usize, slots: u32) -> Self {
+        let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
+        let stack = Box::new(Stack::<VirtualConfig<S, K, P>>::new());
+        declare(stack.percpu(), slots);
+        Self { stack, os }
+    }
+}
+
+impl<C: StackConfig> Drop for Bed<C> {
+    fn drop(&mut self) {
+        // Where a test is failing, other threads may still be at work in the stack.
+        if !std::thread::panicking() {
+            self.os.release_all();
+        }
+    }
+}

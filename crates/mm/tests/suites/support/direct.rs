@@ -1,0 +1,124 @@
+//! The smallest slab policy: every object comes out of its slab, and goes back into it, under the
+//! one lock that the slabs of its cache have.
+
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::{
+    BitmapSlabs, Cache, CacheId, CacheParams, Glance, MAX_CACHES, Reclaim, SlabContext, SlabLayout,
+    SlabPolicy, SlabStats,
+};
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What one cache has.
+struct DirectCache {
+    slabs: BitmapSlabs,
+    allocs: AtomicU64,
+    frees: AtomicU64,
+}
+
+impl DirectCache {
+    const fn new() -> Self {
+        let (allocs, frees) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { slabs: BitmapSlabs::new(), allocs, frees }
+    }
+}
+
+/// The policy.
+pub(crate) struct Direct([DirectCache; MAX_CACHES]);
+
+impl Direct {
+    fn of(&self, cache: &Cache) -> &DirectCache {
+        &self.0[cache.id().index()]
+    }
+
+    fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        self.of(cache).slabs.trim(context, cache, 0);
+    }
+}
+
+impl<P: PerCpu> Glance<P> for Direct {}
+
+impl<P: PerCpu> SlabPolicy<P> for Direct {
+    const NAME: &'static str = "direct";
+    const NEW: Self = Self([const { DirectCache::new() }; MAX_CACHES]);
+
+    fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
+        BitmapSlabs::layout(params)
+    }
+
+    fn create(&self, _context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        let own = self.of(cache);
+        own.allocs.store(0, Relaxed);
+        own.frees.store(0, Relaxed);
+        own.slabs.start();
+        Ok(())
+    }
+
+    fn alloc_fast(_percpu: &P, _id: CacheId) -> Option<Object> {
+        None
+    }
+
+    unsafe fn free_fast(_: &P, _: CacheId, _: Object, _: impl FnOnce() -> Pfn) -> Push {
+        Push::Refused
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        let own = self.of(cache);
+        let mut out = [MaybeUninit::uninit()];
+        let (taken, _) = own.slabs.alloc(context, cache, 1, &mut out);
+        own.allocs.fetch_add(taken as u64, Relaxed);
+        // SAFETY: the slabs wrote the first `taken` elements.
+        (taken == 1).then(|| unsafe { out[0].assume_init() })
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        let own = self.of(cache);
+        own.slabs.free(context, cache, &[object], 0);
+        own.frees.fetch_add(1, Relaxed);
+    }
+
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        match what {
+            Reclaim::All => {
+                let mut zones = context.zones.all();
+                assert!(zones.all(|zone| zone.is_reclaim_active()), "page lists keep less now");
+                context.caches.iter().for_each(|cache| self.trim(context, cache));
+            }
+            Reclaim::Cache(cache) => self.trim(context, cache),
+            // A slab that becomes empty goes at once.
+            Reclaim::Idle(_) => {}
+        }
+        0
+    }
+
+    fn stats(&self, _context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        let own = self.of(cache);
+        let mut stats = SlabStats::default();
+        own.slabs.add_stats(cache, &mut stats);
+        stats.alloc_slow = own.allocs.load(Relaxed);
+        stats.free_slow = own.frees.load(Relaxed);
+        stats
+    }
+
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        BitmapSlabs::visit_free(context, cache, slab, visit);
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        context.caches.iter().for_each(|cache| self.of(cache).slabs.visit_locks(visit));
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+        context.caches.iter().try_for_each(|cache| self.of(cache).slabs.validate(context, cache))
+    }
+}

@@ -1,0 +1,364 @@
+//! Threads on the real operating system: objects change hands through mailboxes and are freed by
+//! whoever has them, while one thread keeps giving memory back. Every object is tagged, so that one
+//! that is handed out twice, or whose memory has gone, is found by whoever frees it.
+
+use crate::support::{Backing, Bed, TestOs, small, unregister};
+use quarry_mm::frame::NodeId;
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{Chosen, PAGE_POLICIES, PagePolicy, V6_18};
+use quarry_mm::slab::CacheId;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::stack::{ReclaimState, Request, Stack, StackConfig};
+use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
+use quarry_watch::AllInstruments;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::support::pattern;
+use crate::support::seed::{Dice, seed};
+
+/// Stamps the suite on policies.
+macro_rules! stamp {
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
+        mod $name {
+            use super::{LockedSlots, NativeSlots, ThreadStripe, exchange};
+
+            #[test]
+            fn objects_change_hands_on_native_slots() {
+                exchange::<NativeSlots, $policy>(4, 0, 1);
+            }
+
+            #[test]
+            fn objects_change_hands_between_nodes() {
+                exchange::<NativeSlots, $policy>(4, 1, 2);
+            }
+
+            #[test]
+            fn objects_change_hands_with_threads_that_have_no_registration() {
+                exchange::<NativeSlots, $policy>(4, 2, 1);
+            }
+
+            #[test]
+            fn objects_change_hands_on_locked_slots() {
+                exchange::<LockedSlots<ThreadStripe>, $policy>(4, 0, 1);
+            }
+        }
+    )*};
+}
+
+quarry_mm::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
+
+/// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
+const STEPS: usize = 8_000;
+/// Most objects and bytes that a thread holds.
+const MOST_OBJECTS: usize = 300;
+const MOST_BYTES: usize = 6 << 20;
+
+struct Config<P, S, L = V6_18>(PhantomData<(P, S, L)>);
+
+impl<P, S, L> StackConfig for Config<P, S, L>
+where
+    P: PerCpu + 'static,
+    S: SlabPolicy<P> + 'static,
+    L: PagePolicy,
+{
+    type PerCpu = P;
+    type Slab = S;
+    type Pages = L;
+    type Cache = ();
+    type Watch = AllInstruments;
+}
+
+/// An object on its way.
+struct Parcel {
+    object: Object,
+    bytes: usize,
+    tag: u64,
+}
+
+// SAFETY: whoever has the parcel owns the object.
+unsafe impl Send for Parcel {}
+
+/// What the threads share.
+struct Market<'a, C: StackConfig> {
+    stack: &'a Stack<C>,
+    mailboxes: Vec<Mutex<Vec<Parcel>>>,
+    working: AtomicUsize,
+}
+
+/// Counts a thread out, also where it panics: the others wait for it.
+struct Working<'a>(&'a AtomicUsize);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A thread and what it holds.
+struct Trader<'a, C: StackConfig> {
+    market: &'a Market<'a, C>,
+    number: usize,
+    dice: Dice,
+    held: Vec<Parcel>,
+    bytes: usize,
+    tags: u64,
+}
+
+impl<C: StackConfig> Trader<'_, C> {
+    /// 0 to 4 MiB, mostly small.
+    fn size(&mut self) -> usize {
+        let bits = match self.dice.below(100) {
+            0..60 => self.dice.below(9),
+            60..90 => self.dice.below(16),
+            90..99 => self.dice.below(20),
+            _ => self.dice.below(22),
+        };
+        (1usize << bits) - 1 + self.dice.below(1 << bits)
+    }
+
+    fn adopt(&mut self, object: Object) {
+        self.tags += 1;
+        let tag = (self.number as u64 + 1) << 40 | self.tags;
+        let bytes = self.market.stack.usable_size(object);
+        pattern::fill(object, bytes, tag);
+        self.bytes += bytes;
+        self.held.push(Parcel { object, bytes, tag });
+    }
+
+    fn alloc(&mut self) {
+        let size = self.size();
+        let stack = self.market.stack;
+        let object = match self.dice.below(8) {
+            0 => stack.alloc(Request::of(size).zeroed()).inspect(|object| {
+                assert!(pattern::is_zero(*object, size), "calloc of {size} is not zero");
+            }),
+            1 => {
+                let align = 1 << self.dice.below(14);
+                stack.alloc(Request::of(size).aligned(align)).inspect(|object| {
+                    assert!((object.as_ptr() as usize).is_multiple_of(align));
+                })
+            }
+            _ => stack.alloc(size),
+        };
+        self.adopt(object.unwrap_or_else(|| self.refused(size)));
+    }
+
+    fn refused(&self, size: usize) -> ! {
+        let stack = self.market.stack;
+        let (usage, taken) = (stack.stats().heap, stack.pages().arena().pageblocks_taken());
+        panic!("{size} bytes refused with {taken} pageblocks taken: {usage:?}")
+    }
+
+    fn pick(&mut self) -> Option<Parcel> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let index = self.dice.below(self.held.len());
+        let parcel = self.held.swap_remove(index);
+        self.bytes -= parcel.bytes;
+        Some(parcel)
+    }
+
+    fn free(&mut self) {
+        if let Some(parcel) = self.pick() {
+            self.discard(&parcel);
+        }
+    }
+
+    fn discard(&self, parcel: &Parcel) {
+        let Parcel { object, bytes, tag } = *parcel;
+        assert!(pattern::holds(object, bytes, tag), "{object:p}: contents of {tag:#x} are gone");
+        // SAFETY: the parcel owned the object, and it ends here.
+        unsafe { self.market.stack.free(object) };
+    }
+
+    fn realloc(&mut self) {
+        let size = self.size();
+        let Some(Parcel { object, bytes, tag }) = self.pick() else { return };
+        // SAFETY: the parcel owned the object.
+        let moved = unsafe { self.market.stack.realloc(object, size) };
+        let moved = moved.unwrap_or_else(|| self.refused(size));
+        let kept = bytes.min(size);
+        assert!(pattern::holds(moved, kept, tag), "realloc to {size} lost contents of {tag:#x}");
+        self.adopt(moved);
+    }
+
+    fn send(&mut self) {
+        for _ in 0..self.dice.below(20) {
+            let Some(parcel) = self.pick() else { return };
+            let to = self.dice.below(self.market.mailboxes.len());
+            self.market.mailboxes[to].lock().unwrap().push(parcel);
+        }
+    }
+
+    fn receive(&mut self) {
+        let parcels = std::mem::take(&mut *self.market.mailboxes[self.number].lock().unwrap());
+        self.bytes += parcels.iter().map(|parcel| parcel.bytes).sum::<usize>();
+        self.held.extend(parcels);
+    }
+
+    fn work(&mut self, steps: usize) {
+        let working = Working(&self.market.working);
+        for _ in 0..steps {
+            while self.held.len() > MOST_OBJECTS || self.bytes > MOST_BYTES {
+                self.free();
+            }
+            match self.dice.below(20) {
+                0..10 => self.alloc(),
+                10..15 => self.free(),
+                15..17 => self.realloc(),
+                17..19 => self.send(),
+                _ => self.receive(),
+            }
+        }
+        drop(working);
+        // Whoever still works may still send.
+        while self.market.working.load(Ordering::Acquire) > 0 {
+            self.receive_and_free();
+            thread::yield_now();
+        }
+        self.receive_and_free();
+    }
+
+    fn receive_and_free(&mut self) {
+        self.receive();
+        while !self.held.is_empty() {
+            self.free();
+        }
+    }
+}
+
+/// Gives memory back again and again, in both ways that there are.
+fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice) {
+    let mut state = ReclaimState::new();
+    while !done.load(Ordering::Acquire) {
+        if dice.below(4) == 0 {
+            let _ = stack.trim();
+        } else {
+            stack.reclaim(&mut state);
+        }
+        for _ in 0..dice.below(50) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// `threads` threads trade, `unregistered` of them without restartable sequences, on CPUs of
+/// `nodes` nodes by turns.
+fn exchange<P, S>(threads: usize, unregistered: usize, nodes: u8)
+where
+    P: PerCpu + 'static,
+    S: SlabPolicy<P> + 'static,
+{
+    exchange_on::<Config<P, S>>(threads, unregistered, nodes, V6_18);
+}
+
+/// Every page policy serves the same traffic.
+#[test]
+fn objects_change_hands_on_every_page_policy() {
+    for known in PAGE_POLICIES {
+        exchange_on::<Config<NativeSlots, Sheaf, Chosen>>(4, 0, 2, known.policy);
+    }
+}
+
+fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, policy: C::Pages)
+where
+    C: StackConfig<Pages: Default>,
+{
+    let seed = seed();
+    let rounds = std::env::var("QUARRY_TEST_ROUNDS").map_or(1, |text| text.parse().unwrap());
+    let mut options = small();
+    options.heap = true;
+    options.pages.policy = policy;
+    options.pages.reserve_bytes = 2 << 30;
+    options.pages.nodes = nodes;
+    if nodes > 1 {
+        options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
+    }
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    let bed = Bed::<C>::on(os, &options, |_| {}).expect("a system that fails nowhere");
+    let market = Market {
+        stack: &bed.stack,
+        mailboxes: (0..threads).map(|_| Mutex::default()).collect(),
+        working: AtomicUsize::new(threads),
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let traders: Vec<_> = (0..threads)
+            .map(|number| {
+                let dice = Dice::new(seed + number as u64);
+                let mut trader =
+                    Trader { market: &market, number, dice, held: Vec::new(), bytes: 0, tags: 0 };
+                scope.spawn(move || {
+                    if number < unregistered {
+                        unregister();
+                    }
+                    trader.work(STEPS * rounds);
+                })
+            })
+            .collect();
+        let giver = scope.spawn(|| give_back(&bed.stack, &done, Dice::new(!seed)));
+        let results: Vec<_> = traders.into_iter().map(|trader| trader.join()).collect();
+        done.store(true, Ordering::Release);
+        giver.join().expect("giving memory back");
+        for result in results {
+            result.expect("a trader");
+        }
+    });
+    conserved(&bed);
+}
+
+/// Everything came back: by the counts of every cache, and by the memory that is left.
+fn conserved<C: StackConfig>(bed: &Bed<C>) {
+    assert_eq!(bed.stack.validate(), Ok(()));
+    let ids: Vec<_> = (1..=quarry_mm::heap::classes::COUNT).map(CacheId::new).collect();
+    for &id in &ids {
+        let stats = bed.stack.cache(id).stats();
+        let allocs = stats.alloc_fast + stats.alloc_slow;
+        let frees = stats.free_fast + stats.free_slow;
+        // A list counts an operation before it commits, so one that starts again counts twice.
+        assert!(allocs == frees || <C::Slab as SlabPolicy<_>>::NAME != "sheaf", "{stats:?}");
+        assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
+    }
+    assert_eq!(bed.stack.stats().heap.mappings, 0);
+    bed.assert_empty(&ids);
+}
+
+/// Room for four large blocks that two threads share, while a third gives every free block to the
+/// system: whoever finds none has met one on its way there or back, and must wait for it.
+#[test]
+fn what_is_being_purged_is_not_refused() {
+    let options = StackOptions { heap: true, ..small() };
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    let bed = Bed::<Config<NativeSlots, Sheaf>>::on(os, &options, |_| {});
+    let bed = bed.expect("a system that fails nowhere");
+    let size = 1 << 20;
+    let mut filling: Vec<Object> = std::iter::from_fn(|| bed.stack.alloc(size)).collect();
+    // SAFETY: objects that are freed here and below are live, and nobody else knows them.
+    let free = |object| unsafe { bed.stack.free(object) };
+    filling.split_off(filling.len() - 4).into_iter().for_each(free);
+    let working = AtomicUsize::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _working = Working(&working);
+                for round in 0..30_000 {
+                    let object = bed.stack.alloc(size);
+                    let object = object.unwrap_or_else(|| panic!("refused in round {round}"));
+                    pattern::fill(object, 8, 1);
+                    free(object);
+                }
+            });
+        }
+        while working.load(Ordering::Acquire) > 0 {
+            let _ = bed.stack.upkeep().purge_free();
+        }
+    });
+    filling.into_iter().for_each(free);
+    bed.assert_empty(&[]);
+}

@@ -1,0 +1,115 @@
+//! Stacks with fewer instruments: none at all, and the heap profile alone.
+
+use crate::support::{Backing, Bed, TestOs, VirtualConfig, small};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::heap::{CheckFlags, CheckOptions};
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{Entry, Instrument, Request, Stack, StackConfig};
+use quarry_sys::os::{Linux, Os};
+use quarry_sys::percpu::{Object, VirtualSlots};
+use quarry_watch::profile::layout::{Head, MOST_FRAMES, words};
+use quarry_watch::profile::{Area, ProfileOptions};
+use quarry_watch::{AllInstruments, HeapProfile};
+
+struct Plain;
+
+impl StackConfig for Plain {
+    type PerCpu = VirtualSlots;
+    type Slab = Sheaf;
+    type Pages = V6_18;
+    type Cache = ();
+    type Watch = ();
+}
+
+struct Profiled;
+
+impl StackConfig for Profiled {
+    type PerCpu = VirtualSlots;
+    type Slab = Sheaf;
+    type Pages = V6_18;
+    type Cache = ();
+    type Watch = HeapProfile;
+}
+
+fn bed<C: StackConfig<PerCpu = VirtualSlots, Pages = V6_18>>(options: &StackOptions) -> Bed<C> {
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    Bed::on(os, options, |percpu: &VirtualSlots| percpu.choice().declare(2, || 0)).expect("memory")
+}
+
+fn with_heap() -> StackOptions {
+    StackOptions { heap: true, ..small() }
+}
+
+/// Objects, blocks and mappings: allocated, asked for their size, resized, and freed.
+fn play<C: StackConfig>(stack: &Stack<C>) {
+    let sizes = [0, 1, 100, 2048, 5000, 32 << 10, 100_000, 1 << 20, 3 << 20];
+    let mut objects: Vec<(Object, usize)> = Vec::new();
+    for size in sizes {
+        for request in [Request::of(size), Request::of(size).aligned(4096).zeroed()] {
+            let object = stack.alloc(request).expect("memory");
+            assert!(stack.usable_size(object) >= size);
+            stack.halves().demand_size(Entry::FreeSized, object, size, request.align);
+            // SAFETY: the object has so many bytes, and is this test's.
+            unsafe { object.as_ptr().write_bytes(7, size) };
+            objects.push((object, size));
+        }
+    }
+    assert_eq!(stack.validate(), Ok(()));
+    for (object, size) in objects {
+        // SAFETY: the object is this test's, and has not been freed.
+        unsafe {
+            let object = stack.realloc(object, size * 2 + 1).expect("memory");
+            let bytes = core::slice::from_raw_parts(object.as_ptr(), size);
+            assert!(bytes.iter().all(|byte| *byte == 7));
+            stack.free(object);
+        }
+    }
+    assert_eq!(stack.stats().wrong_sizes, 0);
+    assert_eq!(stack.validate(), Ok(()));
+}
+
+#[test]
+fn a_stack_without_instruments_serves_requests() {
+    let mut options = with_heap();
+    options.checks = CheckOptions { debug: CheckFlags::SANITY, harden: true, ..CheckOptions::OFF };
+    let bed = bed::<Plain>(&options);
+    play(&bed.stack);
+    bed.stack.switch_instrument(Instrument::Debug, true);
+    assert!(!bed.stack.has_instrument(Instrument::Debug), "there is none to be on");
+    let object = bed.stack.halves().alloc_fast(100).expect("the fast path is open");
+    assert_eq!(bed.stack.halves().alloc_counted(100, false), None);
+    // SAFETY: just allocated.
+    assert!(unsafe { bed.stack.halves().free_fast(object.as_ptr()) });
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn a_stack_without_instruments_has_no_room_for_them() {
+    let size = size_of::<Stack<Plain>>();
+    let with_all = size_of::<Stack<VirtualConfig<Sheaf>>>();
+    let least = size_of::<AllInstruments>() / 256 * 256;
+    assert!(least > 0 && size + least <= with_all, "{size} bytes, {with_all} with all");
+}
+
+#[test]
+fn a_stack_may_have_the_heap_profile_alone() {
+    let bed = bed::<Profiled>(&with_heap());
+    let start = Linux.reserve(words(256, 2048) * 8).expect("memory");
+    // SAFETY: fresh memory of so many words, which stays mapped.
+    let area = unsafe { Area::new(start.cast(), 256, 2048) };
+    let (profile, os): (_, &'static dyn Os) = (bed.stack.watch(), &Linux);
+    profile.prepare(&bed.stack, os, area).expect("memory");
+    let tracer = |frames: &mut [u64; MOST_FRAMES]| {
+        frames[0] = 1;
+        1
+    };
+    let options = ProfileOptions { mean: 1, frees: false, seed: 42, tracer };
+    profile.start(&bed.stack, &options).expect("no task is adding");
+    play(&bed.stack);
+    profile.stop(&bed.stack);
+    let samples = profile.area().expect("prepared").load(Head::Samples as usize);
+    assert!(samples > 0, "each request is a sample");
+    play(&bed.stack);
+    bed.assert_empty(&[]);
+}

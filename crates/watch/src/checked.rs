@@ -1,0 +1,368 @@
+//! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
+//!
+//! All of `malloc`'s objects have a record then, so `free` knows where to look for it. It is at the
+//! end of the slot, which follows from the geometry of the slab or from the length of the block;
+//! see `checks::record`. Objects of caches that the program has created have none.
+
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::quarantine::MOST_OBJECTS;
+use super::checks::{Damage, Seal, Shape, Slot, WAYS};
+use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
+use quarry_mm::heap::CheckFlags;
+use quarry_mm::heap::classes;
+use quarry_mm::slab::CacheId;
+use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, is_sane};
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{AtomicUsize, Ordering};
+
+/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, which is there to find errors.
+const QUARANTINE_OF_DEBUG: usize = 16 << 20;
+const QUARANTINE_OF_HARDEN: usize = 256 << 10;
+
+/// Largest class of which objects are handed out in random order: the order parks [`WAYS`] objects
+/// of each class in use.
+const LARGEST_SHUFFLED: usize = 2048;
+
+impl<C: StackConfig> Checker<'_, C> {
+    /// Prepares what the records need, before the first request.
+    pub(super) fn start_records(&self) {
+        let (metadata, options) = (self.stack.metadata(), self.options());
+        self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
+        quarry_sys::unwind::unwinder();
+        if !options.have_records() || !self.stack.has_classes() {
+            return;
+        }
+        let bytes = MOST_OBJECTS * size_of::<Slot>();
+        if let Ok(room) = metadata.alloc(bytes, 16, MetadataKind::Other) {
+            let most = if options.harden { QUARANTINE_OF_HARDEN } else { QUARANTINE_OF_DEBUG };
+            // SAFETY: the memory is zeroed, of this size, and never given back.
+            unsafe { self.checks.quarantine.lock().give(room.as_ptr().cast(), most) };
+        }
+        let bytes = (classes::COUNT + 1) * WAYS * size_of::<AtomicUsize>();
+        if options.harden
+            && let Ok(room) = metadata.alloc(bytes, 64, MetadataKind::Other)
+        {
+            self.checks.shuffled.store(room.as_ptr().cast(), Ordering::Release);
+        }
+        let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
+        self.stack.switch_instrument(instrument, true);
+    }
+
+    /// Allocates an object with a record.
+    pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
+        self.alloc_roomy(request, 0)
+    }
+
+    /// [`alloc_checked`](Self::alloc_checked) in a slot with `room` more bytes than it needs.
+    pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
+        let Request { size, align, zeroed } = request;
+        if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
+            return None;
+        }
+        let class = if size <= classes::LARGEST { classes::of(size).index() } else { 0 };
+        let flags = self.options().flags_of(class);
+        let shape = Shape::of(size, align.max(MIN_ALIGN), flags);
+        let slot = self.take_slot(&shape, align, zeroed, room)?;
+        self.make_ready(slot, shape, zeroed)
+    }
+
+    /// Makes a fresh slot an object.
+    #[inline(never)]
+    fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
+        let parts = self.parts(slot, shape);
+        let object = Object::new(core::ptr::with_exposed_provenance_mut(parts.user().start))?;
+        // SAFETY: the slot is ours, and the program does not know of it yet; a slot that was made
+        // for an object with OWNER has tracks.
+        unsafe {
+            if slot.bytes <= classes::LARGEST {
+                if zeroed {
+                    parts.user().fill(0);
+                } else {
+                    parts.poison_new();
+                }
+            }
+            parts.arm();
+            if shape.flags.has(CheckFlags::OWNER) {
+                let tracks = slot.tracks();
+                self.note_caller(&tracks.allocated);
+                tracks.freed.clear();
+            }
+            slot.record().set(self.secret(), &shape);
+        }
+        Some(object)
+    }
+
+    /// Memory for an object; where there is none, what waits in quarantine is freed first. That of
+    /// a large one is zero where that is wanted.
+    fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
+        let least = shape.slot_bytes()?.checked_add(room)?;
+        let is_large = least > classes::LARGEST;
+        let bytes = if self.has_guard_page(quarry_mm::heap::frames_of(least)?) {
+            least.checked_next_multiple_of(FRAME_BYTES)?.checked_add(FRAME_BYTES)?
+        } else {
+            least
+        };
+        let request = Request { size: bytes, align, zeroed: zeroed && is_large };
+        let attempt = || {
+            if is_large { self.stack.alloc_unseen(request) } else { self.alloc_shuffled(request) }
+        };
+        let object = attempt().or_else(|| if self.free_waiting() { attempt() } else { None })?;
+        let slot = self.slot_at(object.as_ptr())?;
+        if is_large {
+            self.protect_guard_page(slot);
+        }
+        Some(slot)
+    }
+
+    /// A small object, at random one of those that its class has ready.
+    fn alloc_shuffled(&self, request: Request) -> Option<Object> {
+        let ready = self.checks.shuffled.load(Ordering::Acquire);
+        let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
+        if ready.is_null() || !is_plain {
+            return self.stack.alloc_unseen(request);
+        }
+        let first = classes::of(request.size).index() * WAYS;
+        loop {
+            let fresh = self.stack.alloc_unseen(request)?;
+            // SAFETY: the table has WAYS words for each class; it is never given back.
+            let way = unsafe { &*ready.add(first + self.checks.random() % WAYS) };
+            let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
+            if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
+                return Some(object);
+            }
+        }
+    }
+
+    /// Frees what is ready in random order; returns whether there was any.
+    pub(super) fn free_shuffled(&self) -> bool {
+        let ready = self.checks.shuffled.load(Ordering::Acquire);
+        let mut any = false;
+        for place in 0..if ready.is_null() { 0 } else { (classes::COUNT + 1) * WAYS } {
+            // SAFETY: as above.
+            let taken = unsafe { &*ready.add(place) }.swap(0, Ordering::AcqRel);
+            if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
+                any = true;
+                // SAFETY: it was allocated, and nobody else has it.
+                unsafe { self.stack.free_unseen(object) };
+            }
+        }
+        any
+    }
+
+    /// The live allocation at `object`, if the checks know those. Reports one that is not in use,
+    /// or was written over, and aborts.
+    #[inline]
+    pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
+        if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
+            return Some(self.seen_guarded(entry, object, number));
+        }
+        if !self.stack.sees_frees() || !self.options().have_records() {
+            return None;
+        }
+        self.seen_record(entry, object.as_ptr())
+    }
+
+    #[inline(never)]
+    #[cold]
+    fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Allocation> {
+        let Some(pfn) = self.stack.pfn(address) else {
+            self.stack.misuse(entry, address, Misuse::Foreign)
+        };
+        let kind = self.stack.frames().kind(pfn);
+        let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
+        // A sample of the heap profile has no record of ours.
+        if is_other || kind == Kind::SAMPLED {
+            return None;
+        }
+        let Some(slot) = self.slot_at(address) else {
+            self.misuse_without_slot(entry, address, pfn);
+        };
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        let record = unsafe { slot.record() };
+        let (seal, shape) = (record.seal(self.secret()), record.shape());
+        if seal == Seal::Broken {
+            self.report_broken(entry, address, slot);
+        }
+        let (start, size) = (self.parts(slot, shape).user().start, shape.size);
+        let seen = Allocation { storage: Storage::Slot(slot, shape), address: start, size };
+        if start != address.addr() {
+            let is_small = kind.is_cache();
+            let inside = if is_small {
+                Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
+            } else {
+                Misuse::InsideBlock
+            };
+            self.misuse_of_seen_at(entry, address, &seen, inside);
+        }
+        if seal == Seal::Freed {
+            let misuse = if kind.is_cache() {
+                Misuse::NotInUse(CacheId::new(usize::from(kind.0)))
+            } else {
+                Misuse::NothingInUse
+            };
+            self.misuse_of_seen(entry, &seen, misuse);
+        }
+        Some(seen)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
+        self.report_if_hidden(entry, address, pfn);
+        let kind = self.stack.frames().kind(pfn);
+        let misuse = if kind.is_cache() {
+            Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
+        } else {
+            self.stack.unowned(pfn)
+        };
+        self.stack.misuse(entry, address, misuse)
+    }
+
+    /// Frees an allocation that the checks know; false where they do not.
+    ///
+    /// # Safety
+    /// As [`free_slow`](Self::free_slow).
+    #[inline(never)]
+    pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
+        let Some(seen) = self.seen(entry, object) else { return false };
+        // SAFETY: it is live, and its user has given it up (caller's promise).
+        let buried = unsafe {
+            match seen.storage {
+                Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
+                Storage::Guarded(number) => {
+                    self.free_guarded(entry, &seen, number);
+                    None
+                }
+            }
+        };
+        if let Some(slot) = buried {
+            self.wait_in_quarantine(slot);
+        }
+        true
+    }
+
+    /// Makes an object a freed one; returns the slot that is to wait in quarantine, if any.
+    ///
+    /// # Safety
+    /// The object is live, and its user has given it up.
+    #[inline(never)]
+    unsafe fn bury(
+        &self,
+        entry: Entry,
+        seen: &Allocation,
+        slot: Slot,
+        shape: Shape,
+    ) -> Option<Slot> {
+        let parts = self.parts(slot, shape);
+        // SAFETY: the slot is that of a live object (caller's promise); if another thread frees
+        // the object as well, one of both finds that here.
+        unsafe {
+            if !slot.record().free(self.secret()) {
+                self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
+            }
+            if let Some(damage) = parts.damage() {
+                self.report_damage(Some(entry), slot, shape, damage);
+            }
+            if shape.flags.has(CheckFlags::OWNER) {
+                self.note_caller(&slot.tracks().freed);
+            }
+        }
+        if slot.bytes > classes::LARGEST && self.hide_large(slot, shape) {
+            return None;
+        }
+        // SAFETY: as above; nobody uses the object any more.
+        unsafe { parts.bury() };
+        Some(slot)
+    }
+
+    /// Puts a freed object into quarantine, and takes those out whose time is over.
+    #[inline(never)]
+    fn wait_in_quarantine(&self, slot: Slot) {
+        let at_random = self.options().harden.then(|| self.checks.random());
+        let mut rest = Some(slot);
+        while self.release_due(&mut rest, at_random) {}
+        if let Some(slot) = rest {
+            self.release(slot);
+        }
+    }
+
+    /// Puts an object in, if there is room and the running thread has not been interrupted in here;
+    /// otherwise it stays with the caller. Then releases one whose time is over; false where there
+    /// is none.
+    fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
+        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
+        if !quarantine.is_full()
+            && let Some(slot) = slot.take()
+        {
+            quarantine.push(slot, at_random);
+        }
+        let Some(due) = quarantine.pop(false) else { return false };
+        drop(quarantine);
+        self.release(due);
+        true
+    }
+
+    /// Gives the memory of a freed object back, having looked whether anybody wrote to it.
+    pub(super) fn release(&self, slot: Slot) {
+        self.look_at_freed(slot);
+        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
+            // Nobody may get a block that faults.
+            return;
+        }
+        let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
+        // SAFETY: the slot was allocated, and nobody uses it any more.
+        start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
+    }
+
+    /// Reports what was written to a freed object, and aborts.
+    #[inline(never)]
+    fn look_at_freed(&self, slot: Slot) {
+        // SAFETY: the slot is memory of an object that waits.
+        let record = unsafe { slot.record() };
+        let shape = record.shape();
+        if record.seal(self.secret()) != Seal::Freed {
+            self.report_written_record(slot);
+        }
+        // SAFETY: as above.
+        if let Some(damage) = unsafe { self.parts(slot, shape).damage_of_buried() } {
+            self.report_damage(None, slot, shape, damage);
+        }
+    }
+
+    /// Releases everything that waits; returns whether that was anything.
+    pub(super) fn free_waiting(&self) -> bool {
+        let mut any = self.free_shuffled();
+        loop {
+            let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { break };
+            let Some(slot) = quarantine.pop(true) else { break };
+            drop(quarantine);
+            self.release(slot);
+            any = true;
+        }
+        self.free_hidden() || any
+    }
+
+    /// Looks at every object that waits in quarantine; reports one that was written, and aborts.
+    /// O(objects that wait).
+    pub(super) fn look_at_waiting(&self) {
+        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
+        for place in 0..quarantine.len() {
+            if let Some(slot) = quarantine.get(place) {
+                self.look_at_freed(slot);
+            }
+        }
+    }
+
+    /// Returns whether the zones of an object in use are as they were left, and what is not.
+    pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        let record = unsafe { slot.record() };
+        if record.seal(self.secret()) != Seal::Live {
+            return None;
+        }
+        let shape = record.shape();
+        // SAFETY: as above.
+        let damage = unsafe { self.parts(slot, shape).damage() };
+        damage.map(|damage| (shape, damage))
+    }
+}

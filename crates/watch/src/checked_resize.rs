@@ -1,0 +1,84 @@
+//! `realloc` of allocations that the checks know.
+
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::{Shape, Slot};
+use quarry_mm::heap::classes;
+use quarry_mm::stack::{Entry, Request, StackConfig, with_headroom};
+use quarry_sys::percpu::Object;
+
+impl<C: StackConfig> Checker<'_, C> {
+    /// `realloc` of an allocation that the checks know; `None` where they do not.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`].
+    #[inline(never)]
+    pub(super) unsafe fn realloc_if_seen(
+        &self,
+        object: Object,
+        request: Request,
+    ) -> Option<Option<Object>> {
+        let seen = self.seen(Entry::Realloc, object)?;
+        // SAFETY: the caller's promise is passed on.
+        Some(unsafe { self.realloc_seen(&seen, request) })
+    }
+
+    /// A small object always moves, so that pointers to the old one show themselves as stale. A
+    /// large one stays where it has room and wastes at most half; one that grows by little gets
+    /// room to go on.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`] of the object that was seen.
+    unsafe fn realloc_seen(&self, seen: &Allocation, request: Request) -> Option<Object> {
+        let size = request.size;
+        let object = Object::new(core::ptr::with_exposed_provenance_mut(seen.address))?;
+        if let Storage::Slot(slot, shape) = seen.storage {
+            // SAFETY: the object is live and the caller's alone (caller's promise).
+            if unsafe { self.resize_checked(slot, shape, size) } {
+                return Some(object);
+            }
+        }
+        let room = if seen.size > classes::LARGEST && size > seen.size {
+            with_headroom(seen.size, size) - size
+        } else {
+            0
+        };
+        let new = if self.options().have_records() {
+            self.alloc_roomy(request, room)?
+        } else {
+            self.stack.alloc_unseen(request)?
+        };
+        // SAFETY: both have at least as many bytes and do not overlap; the old one is live.
+        unsafe {
+            let kept = seen.size.min(size);
+            core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), kept);
+            self.free_seen(Entry::Realloc, object);
+        }
+        Some(new)
+    }
+
+    /// Makes a large object one of `size` bytes where it is; false where it should move.
+    ///
+    /// # Safety
+    /// The object is live, and the caller's alone.
+    // Its frame would lie below those of the allocation that follows.
+    #[inline(never)]
+    unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
+        let resized = Shape { size, ..shape };
+        let fits = resized.slot_bytes().is_some_and(|bytes| {
+            slot.bytes > classes::LARGEST && bytes <= slot.bytes && bytes >= slot.bytes / 2
+        });
+        if !fits {
+            return false;
+        }
+        let before = self.parts(slot, shape);
+        // SAFETY: the object is live, and nobody else uses it (caller's promise).
+        unsafe {
+            if let Some(damage) = before.damage() {
+                self.report_damage(Some(Entry::Realloc), slot, shape, damage);
+            }
+            self.parts(slot, resized).arm();
+            slot.record().set(self.secret(), &resized);
+        }
+        true
+    }
+}

@@ -1,0 +1,133 @@
+//! The checks of a stack at work, and where they find what they know of an object.
+
+use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
+use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
+use core::ptr::NonNull;
+use quarry_mm::frame::{FRAME_SHIFT, Kind};
+use quarry_mm::heap::{CheckOptions, classes};
+use quarry_mm::slab::CacheId;
+use quarry_mm::stack::{LEAST_FRAMES, Stack, StackConfig};
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{Ordering, task};
+
+/// An allocation that the checks know.
+#[derive(Clone, Copy)]
+pub(super) struct Allocation {
+    pub(super) storage: Storage,
+    /// Its address, as the program knows it.
+    pub(super) address: usize,
+    /// Bytes that were asked for.
+    pub(super) size: usize,
+}
+
+/// The memory of an allocation that the checks know.
+#[derive(Clone, Copy)]
+pub(super) enum Storage {
+    /// A slot with a record.
+    Slot(Slot, Shape),
+    /// An object between guard pages.
+    Guarded(usize),
+}
+
+/// The checks of one stack.
+pub(super) struct Checker<'a, C: StackConfig> {
+    pub(super) stack: &'a Stack<C>,
+    pub(super) checks: &'a Checks,
+}
+
+impl Checks {
+    /// The checks at work on the stack that they belong to.
+    #[inline(always)]
+    pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
+        Checker { stack, checks: self }
+    }
+
+    /// Returns whether the checks may know an allocation: false for all while they are off, for two
+    /// loads. O(1).
+    #[inline(always)]
+    pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
+        stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()
+    }
+
+    /// The object of the pool that an address belongs to. O(1); false for all without a pool.
+    #[inline]
+    pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
+        let base = self.guards.base.load(Ordering::Acquire);
+        let offset = address.addr().wrapping_sub(base);
+        (base != 0 && offset < POOL_BYTES).then(|| nearest(offset))
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
+    pub(super) fn options(&self) -> &CheckOptions {
+        self.checks.options()
+    }
+
+    pub(super) fn secret(&self) -> u64 {
+        self.checks.secret.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn parts(&self, slot: Slot, shape: Shape) -> Parts {
+        Parts::of(slot, shape, self.secret())
+    }
+
+    /// Who is running, for a track.
+    pub(super) fn tracked(&self) -> Tracked {
+        let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
+        quarry_sys::unwind::trace(&mut tracked.frames);
+        tracked
+    }
+
+    /// Notes who is running.
+    #[inline(never)]
+    pub(super) fn note_caller(&self, track: &Track) {
+        let mut frames = [0; _];
+        quarry_sys::unwind::trace(&mut frames);
+        track.set(task::number(), monotonic_ns(), &frames);
+    }
+
+    /// The slot that holds an address: of a small object, or of a large one whose first frame this
+    /// is; `None` where there is none.
+    pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
+        let pfn = self.stack.pfn(address)?;
+        let kind = self.stack.frames().kind(pfn);
+        if kind.is_cache() {
+            let id = CacheId::new(usize::from(kind.0));
+            if id.index() > classes::COUNT {
+                return None;
+            }
+            let cache = self.stack.find_cache(id)?;
+            let slab = self.stack.address(self.stack.slab_at(id, address.addr()));
+            let first = slab.as_ptr().expose_provenance() + cache.first_object();
+            let within = address.addr().checked_sub(first)?;
+            let start = first + within / cache.stride() * cache.stride();
+            return Some(Slot { start, bytes: cache.stride() });
+        }
+        if kind != Kind::PAGES && kind != Kind::MAPPING {
+            return None;
+        }
+        let held = self.stack.frames().link(pfn);
+        let guard = u32::from(self.has_guard_page(held));
+        let bytes = ((held - guard) as usize) << FRAME_SHIFT;
+        Some(Slot { start: self.stack.address(pfn).as_ptr().expose_provenance(), bytes })
+    }
+
+    /// Returns whether a block of so many frames ends at a guard page.
+    pub(super) fn has_guard_page(&self, frames: u32) -> bool {
+        self.options().harden && frames >= LEAST_FRAMES && self.stack.has_small_pages()
+    }
+
+    pub(super) fn guarded(&self, number: usize) -> &GuardedObject {
+        assert!(number < GUARDED_OBJECTS);
+        // SAFETY: the table has that many entries from when the pool has an address, zero bytes at
+        // first, which are objects; it is never given back.
+        unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
+    }
+
+    pub(super) fn page(&self, number: usize) -> NonNull<u8> {
+        let base = self.checks.guards.base.load(Ordering::Relaxed);
+        let page = core::ptr::with_exposed_provenance_mut(base + page_of(number));
+        NonNull::new(page).expect("no pool lies at 0")
+    }
+}

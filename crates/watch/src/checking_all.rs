@@ -1,0 +1,61 @@
+//! Looks at all objects that the checks know: at exit, and where a program asks for it.
+
+use super::checker::Checker;
+use super::checks::{Checks, Slot};
+use quarry_mm::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use quarry_mm::slab::CacheId;
+use quarry_mm::stack::{Stack, StackConfig};
+
+impl Checks {
+    /// Looks at every object of `stack`, to which the checks belong, that has a record, in use or
+    /// freed a while ago; reports the first that was written where nobody should write, and aborts.
+    /// No other thread is on a slow path meanwhile. O(memory of the heap).
+    pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
+        if stack.is_ready() && self.options().have_records() {
+            self.on(stack).look_at_all();
+        }
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
+    fn look_at_all(&self) {
+        self.look_at_waiting();
+        for block in (0..self.stack.arena().span_blocks()).map(PageblockIndex) {
+            if self.stack.arena().is_taken(block) {
+                let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
+                frames.for_each(|pfn| self.look_at_frame(pfn));
+            }
+        }
+    }
+
+    fn look_at_frame(&self, pfn: Pfn) {
+        let kind = self.stack.frames().kind(pfn);
+        let address = self.stack.address(pfn);
+        if self.checks.guarded_at(address.as_ptr()).is_some() {
+            return;
+        }
+        if kind == Kind::PAGES || kind == Kind::MAPPING {
+            let slot = self.slot_at(address.as_ptr());
+            return slot.into_iter().for_each(|slot| self.look_at_live(slot));
+        }
+        if !kind.is_cache() || !Self::is_of_malloc(CacheId::new(usize::from(kind.0))) {
+            return;
+        }
+        let id = CacheId::new(usize::from(kind.0));
+        let Some(cache) = self.stack.find_cache(id) else { return };
+        if self.stack.slab_at(id, address.as_ptr().addr()) != pfn {
+            return;
+        }
+        let first = address.as_ptr().expose_provenance() + cache.first_object();
+        let bytes = cache.stride();
+        for number in 0..cache.objects() as usize {
+            self.look_at_live(Slot { start: first + number * bytes, bytes });
+        }
+    }
+
+    fn look_at_live(&self, slot: Slot) {
+        if let Some((shape, damage)) = self.damage_of_live(slot) {
+            self.report_damage(None, slot, shape, damage);
+        }
+    }
+}

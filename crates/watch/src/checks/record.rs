@@ -1,0 +1,248 @@
+//! The record of an object, at the very end of the object's slot.
+//!
+//! A *slot* is what a slab, the page allocator or a mapping gave for an object: its address and its
+//! bytes. Within it lie, from its start on:
+//!
+//! ```text
+//! front zone | what the program has | zone | tracks (with OWNER only) | record
+//! ```
+//!
+//! `user = slot + front`, `user + size <= tail`, where the tail is the record with the tracks; the
+//! zone is all between. The front zone is a multiple of the alignment that was requested, so that
+//! the program gets that.
+//!
+//! A record is *sealed*: one of its words is a function of all others, of the address, of whether
+//! the object is in use, and of a secret of the process. A program that writes over a record
+//! breaks the seal, whatever it writes, and whoever frees an object changes the seal by one
+//! compare-and-swap: of two that free it at the same time, one finds it freed.
+
+use super::track::Track;
+use quarry_mm::heap::CheckFlags;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+/// Bytes of a record.
+pub(super) const RECORD_BYTES: usize = size_of::<Record>();
+/// Bytes of the tracks in front of it, where there are any.
+pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
+
+/// Largest alignment that an object with a front zone may have: the zone is as large.
+const MOST_FRONT: usize = 256;
+/// Fewest bytes of a zone behind an object.
+const LEAST_ZONE: usize = 8;
+
+const LIVE: u64 = 0x11fe_11fe_11fe_11fe;
+const FREED: u64 = 0xdead_dead_dead_dead;
+
+/// See the module.
+#[repr(C)]
+pub struct Record {
+    seal: AtomicU64,
+    size: AtomicU64,
+    /// `{front : 32 | flags : 32}`
+    shape: AtomicU64,
+}
+
+/// Who allocated an object, and who freed it.
+#[repr(C)]
+#[derive(Default)]
+pub struct Tracks {
+    /// Who allocated it.
+    pub allocated: Track,
+    /// Who freed it.
+    pub freed: Track,
+}
+
+/// What the seal of a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// In use.
+    Live,
+    /// Not in use any more.
+    Freed,
+    /// It was written over, or there has been no object.
+    Broken,
+}
+
+/// How an object lies in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes that the program asked for.
+    pub size: usize,
+    /// Bytes of the front zone.
+    pub front: usize,
+    /// What is checked.
+    pub flags: CheckFlags,
+}
+
+/// The memory of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its address.
+    pub start: usize,
+    /// Its bytes, a multiple of 16.
+    pub bytes: usize,
+}
+
+impl Shape {
+    /// The shape of an object of `size` bytes at a multiple of `align`.
+    #[must_use]
+    pub fn of(size: usize, align: usize, flags: CheckFlags) -> Self {
+        let has_front = flags.has(CheckFlags::RED_ZONES) && align <= MOST_FRONT;
+        Self { size, front: if has_front { align.max(16) } else { 0 }, flags }
+    }
+
+    /// Bytes of tracks and record.
+    #[must_use]
+    pub fn tail(&self) -> usize {
+        let tracks = if self.flags.has(CheckFlags::OWNER) { TRACKS_BYTES } else { 0 };
+        tracks + RECORD_BYTES
+    }
+
+    /// Fewest bytes of a slot for it; `None` where no address space has as many.
+    #[must_use]
+    pub fn slot_bytes(&self) -> Option<usize> {
+        let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
+        let zone = if has_zone { LEAST_ZONE } else { 0 };
+        let used = self.front.checked_add(self.size)?.checked_add(zone)?;
+        used.checked_next_multiple_of(8)?.checked_add(self.tail())
+    }
+}
+
+impl Slot {
+    /// The record at its end.
+    ///
+    /// # Safety
+    /// The slot is readable memory of the stack, and stays so for `'a`. (What it holds is atomic,
+    /// so that nothing else is owed.)
+    #[must_use]
+    pub unsafe fn record<'a>(self) -> &'a Record {
+        let address = self.start + self.bytes - RECORD_BYTES;
+        // SAFETY: the slot ends at a multiple of 16, a record of three words of 8 bytes lies in
+        // front of that (caller's promise), and every bit pattern is one.
+        unsafe { &*core::ptr::with_exposed_provenance::<Record>(address) }
+    }
+
+    /// The tracks in front of the record.
+    ///
+    /// # Safety
+    /// As [`record`](Self::record), and the slot was made for an object with `OWNER`.
+    #[must_use]
+    pub unsafe fn tracks<'a>(self) -> &'a Tracks {
+        let address = self.start + self.bytes - RECORD_BYTES - TRACKS_BYTES;
+        // SAFETY: as above; the words of tracks are as aligned as those of the record.
+        unsafe { &*core::ptr::with_exposed_provenance::<Tracks>(address) }
+    }
+}
+
+/// A number of 64 bits of which each depends on all of `value` (the finaliser of splitmix64;
+/// Steele, Lea, Flood 2014).
+#[must_use]
+pub(super) fn mixed(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+impl Record {
+    fn unstated(&self, secret: u64) -> u64 {
+        let address = core::ptr::from_ref(self).addr() as u64;
+        let size = self.size.load(Ordering::Relaxed);
+        let shape = self.shape.load(Ordering::Relaxed);
+        mixed(mixed(secret ^ address).wrapping_add(size) ^ shape.rotate_left(17))
+    }
+
+    /// Makes it the record of an object in use. O(1).
+    pub fn set(&self, secret: u64, shape: &Shape) {
+        self.size.store(shape.size as u64, Ordering::Relaxed);
+        let packed = (shape.front as u64) << 32 | u64::from(shape.flags.bits());
+        self.shape.store(packed, Ordering::Relaxed);
+        self.seal.store(self.unstated(secret) ^ LIVE, Ordering::Release);
+    }
+
+    /// What its seal says. O(1).
+    #[must_use]
+    pub fn seal(&self, secret: u64) -> Seal {
+        match self.seal.load(Ordering::Acquire) ^ self.unstated(secret) {
+            LIVE => Seal::Live,
+            FREED => Seal::Freed,
+            _ => Seal::Broken,
+        }
+    }
+
+    /// Seals it as freed, if it says that the object is in use; false otherwise.
+    pub fn free(&self, secret: u64) -> bool {
+        let unstated = self.unstated(secret);
+        let (live, freed) = (unstated ^ LIVE, unstated ^ FREED);
+        self.seal.compare_exchange(live, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// How the object lies, where the seal is not broken.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let packed = self.shape.load(Ordering::Relaxed);
+        Shape {
+            size: self.size.load(Ordering::Relaxed) as usize,
+            front: (packed >> 32) as usize,
+            flags: CheckFlags::of_bits(packed as u16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(words: &mut [u64]) -> Slot {
+        let start = words.as_mut_ptr().expose_provenance();
+        Slot { start, bytes: size_of_val(words) }
+    }
+
+    const FLAGS: CheckFlags = CheckFlags::SANITY.with(CheckFlags::OWNER);
+
+    #[test]
+    fn an_object_is_freed_once() {
+        let mut words = [0u64; 64];
+        // SAFETY: the words outlive the record.
+        let record = unsafe { slot(&mut words).record() };
+        assert_eq!(record.seal(7), Seal::Broken);
+        let shape = Shape::of(100, 16, FLAGS);
+        record.set(7, &shape);
+        assert_eq!((record.seal(7), record.shape()), (Seal::Live, shape));
+        assert_eq!(record.seal(8), Seal::Broken, "another secret");
+        assert!(record.free(7));
+        assert_eq!(record.seal(7), Seal::Freed);
+        assert!(!record.free(7));
+    }
+
+    #[test]
+    fn every_bit_that_is_changed_breaks_the_seal() {
+        let mut words = [0u64; 64];
+        let slot = slot(&mut words);
+        // SAFETY: the words outlive the record.
+        let record = unsafe { slot.record() };
+        record.set(7, &Shape::of(100, 16, FLAGS));
+        let fields = [&record.seal, &record.size, &record.shape];
+        for (field, bit) in fields.iter().flat_map(|field| (0..64).map(move |bit| (field, bit))) {
+            field.fetch_xor(1 << bit, Ordering::Relaxed);
+            assert_eq!(record.seal(7), Seal::Broken);
+            field.fetch_xor(1 << bit, Ordering::Relaxed);
+        }
+        assert_eq!(record.seal(7), Seal::Live);
+    }
+
+    #[test]
+    fn a_slot_holds_all_of_its_parts() {
+        let sets = [CheckFlags::NONE, FLAGS, CheckFlags::RED_ZONES, CheckFlags::HARDEN];
+        for flags in sets {
+            for align in (4..16).map(|shift| 1 << shift) {
+                for size in [0, 1, 15, 100, 4096] {
+                    let shape = Shape::of(size, align, flags);
+                    let bytes = shape.slot_bytes().expect("small");
+                    assert!(shape.front.is_multiple_of(align));
+                    assert!(shape.front + size + shape.tail() <= bytes);
+                }
+            }
+            assert_eq!(Shape::of(usize::MAX - 8, 16, flags).slot_bytes(), None);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Bytes that nobody writes: red zones, poison, canaries.
+//!
+//! | where | value | name in the kernel (Linux 6.18, `include/linux/poison.h`) |
+//! |---|---|---|
+//! | zones of an object in use | `cc` | `SLUB_RED_ACTIVE` |
+//! | zones of a freed object | `bb` | `SLUB_RED_INACTIVE` |
+//! | a new object | `5a` | `POISON_INUSE` |
+//! | a freed object, and its last byte | `6b`, `a5` | `POISON_FREE`, `POISON_END` |
+//! | the canary behind a hardened object | secret, no byte 0 | |
+//! | a hardened object that was freed | `00` | |
+//!
+//! A pattern is a word of eight bytes; the byte at an address is the one of the address's place in
+//! its aligned word.
+
+use super::record::{Shape, Slot, mixed};
+use quarry_mm::heap::CheckFlags;
+
+/// Longest zone behind an object that is written and looked at: a page, or a line for canaries.
+const MOST_ZONE: usize = 4096;
+const MOST_CANARY: usize = 64;
+
+const RED_INACTIVE: u64 = 0xbbbb_bbbb_bbbb_bbbb;
+const RED_ACTIVE: u64 = 0xcccc_cccc_cccc_cccc;
+const POISON_INUSE: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+const POISON_FREE: u64 = 0x6b6b_6b6b_6b6b_6b6b;
+const POISON_END: u8 = 0xa5;
+
+/// Bytes in a row: an address and a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first byte.
+    pub start: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
+/// A part of a slot that is not as it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// In front of the object.
+    Front,
+    /// Behind the object.
+    Behind,
+    /// In a freed object.
+    Freed,
+}
+
+impl Range {
+    /// Writes the pattern.
+    ///
+    /// # Safety
+    /// The bytes are writable memory of the stack, and the program has been told of none of them.
+    pub unsafe fn fill(self, pattern: u64) {
+        let bytes = pattern.to_le_bytes();
+        let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
+        if bytes.iter().all(|byte| *byte == bytes[0]) {
+            // SAFETY: the caller's promise.
+            return unsafe { pointer.write_bytes(bytes[0], self.bytes) };
+        }
+        for offset in 0..self.bytes {
+            // SAFETY: the offset lies within the range (caller's promise).
+            unsafe { pointer.add(offset).write(bytes[(self.start + offset) & 7]) };
+        }
+    }
+
+    /// The first byte that differs from the pattern. The program may write meanwhile.
+    ///
+    /// # Safety
+    /// The bytes are readable memory of the stack.
+    #[must_use]
+    pub unsafe fn first_other(self, pattern: u64) -> Option<usize> {
+        let end = self.start + self.bytes;
+        let expected = pattern.to_le_bytes();
+        // SAFETY: the addresses that are given lie within the range (caller's promise); volatile,
+        // because a program in error may write to them at the same time.
+        let byte =
+            |at: usize| unsafe { core::ptr::with_exposed_provenance::<u8>(at).read_volatile() };
+        // SAFETY: as above, for eight bytes at a multiple of 8.
+        let word =
+            |at: usize| unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
+        let mut at = self.start;
+        while at < end {
+            if at & 7 == 0 && end - at >= 8 && word(at) == pattern {
+                at += 8;
+                continue;
+            }
+            if byte(at) != expected[at & 7] {
+                return Some(at);
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// The parts of the slot of an object, which lies in it as `shape` says.
+#[derive(Clone, Copy)]
+pub struct Parts {
+    slot: Slot,
+    shape: Shape,
+    canary: u64,
+}
+
+impl Parts {
+    /// The parts; `secret` is that of the process.
+    #[must_use]
+    pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
+        // No byte is 0, so that a string that is one byte too long changes it.
+        let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
+        Self { slot, shape, canary }
+    }
+
+    /// What the program has.
+    #[must_use]
+    pub fn user(&self) -> Range {
+        Range { start: self.slot.start + self.shape.front, bytes: self.shape.size }
+    }
+
+    fn front(&self) -> Range {
+        Range { start: self.slot.start, bytes: self.shape.front }
+    }
+
+    /// The zone behind, as far as it is looked at.
+    fn behind(&self) -> Range {
+        let user = self.user();
+        let start = user.start + user.bytes;
+        let end = self.slot.start + self.slot.bytes - self.shape.tail();
+        let most = match self.shape.flags {
+            flags if flags.has(CheckFlags::RED_ZONES) => MOST_ZONE,
+            flags if flags.has(CheckFlags::CANARY) => MOST_CANARY,
+            _ => 0,
+        };
+        Range { start, bytes: (end - start).min(most) }
+    }
+
+    fn active(&self) -> u64 {
+        if self.shape.flags.has(CheckFlags::RED_ZONES) { RED_ACTIVE } else { self.canary }
+    }
+
+    fn inactive(&self) -> u64 {
+        if self.shape.flags.has(CheckFlags::RED_ZONES) { RED_INACTIVE } else { self.canary }
+    }
+
+    /// Writes the zones of an object in use. O(zones).
+    ///
+    /// # Safety
+    /// The slot is writable memory of the stack, and the object is not the program's yet, or is
+    /// being resized.
+    pub unsafe fn arm(&self) {
+        // SAFETY: the zones lie in the slot, outside of the object.
+        unsafe {
+            self.front().fill(self.active());
+            self.behind().fill(self.active());
+        }
+    }
+
+    /// Fills a new object, where that is wanted. O(size).
+    ///
+    /// # Safety
+    /// As [`arm`](Self::arm).
+    pub unsafe fn poison_new(&self) {
+        if self.shape.flags.has(CheckFlags::POISON) {
+            // SAFETY: the object lies in the slot.
+            unsafe { self.user().fill(POISON_INUSE) };
+        }
+    }
+
+    /// Fills an object that was freed, and its zones. O(size).
+    ///
+    /// # Safety
+    /// The slot is writable memory of the stack, and its user has given it up.
+    pub unsafe fn bury(&self) {
+        let user = self.user();
+        // SAFETY: all of these lie in the slot.
+        unsafe {
+            if self.shape.flags.has(CheckFlags::RED_ZONES) {
+                self.front().fill(RED_INACTIVE);
+                self.behind().fill(RED_INACTIVE);
+            }
+            if self.shape.flags.has(CheckFlags::POISON) {
+                user.fill(POISON_FREE);
+                if user.bytes > 0 {
+                    let last = user.start + user.bytes - 1;
+                    core::ptr::with_exposed_provenance_mut::<u8>(last).write(POISON_END);
+                }
+            } else if self.shape.flags.has(CheckFlags::ZERO) {
+                user.fill(0);
+            }
+        }
+    }
+
+    /// The first byte of the zones of an object in use that was written. O(zones).
+    ///
+    /// # Safety
+    /// The slot is readable memory of the stack.
+    #[must_use]
+    pub unsafe fn damage(&self) -> Option<(Damage, usize)> {
+        // SAFETY: the zones lie in the slot (caller's promise).
+        unsafe { self.damage_of_zones(self.active()) }
+    }
+
+    /// The first byte of a buried object or its zones that was written. O(size).
+    ///
+    /// # Safety
+    /// The slot is readable memory of the stack.
+    #[must_use]
+    pub unsafe fn damage_of_buried(&self) -> Option<(Damage, usize)> {
+        let user = self.user();
+        // SAFETY: all of these lie in the slot (caller's promise).
+        let written = unsafe {
+            if self.shape.flags.has(CheckFlags::POISON) && user.bytes > 0 {
+                let body = Range { bytes: user.bytes - 1, ..user };
+                let last = user.start + user.bytes - 1;
+                let end = core::ptr::with_exposed_provenance::<u8>(last).read_volatile();
+                body.first_other(POISON_FREE).or((end != POISON_END).then_some(last))
+            } else if self.shape.flags.has(CheckFlags::ZERO) {
+                user.first_other(0)
+            } else {
+                None
+            }
+        };
+        // SAFETY: as above.
+        written
+            .map(|at| (Damage::Freed, at))
+            .or_else(|| unsafe { self.damage_of_zones(self.inactive()) })
+    }
+
+    /// # Safety
+    /// The slot is readable memory of the stack.
+    unsafe fn damage_of_zones(&self, pattern: u64) -> Option<(Damage, usize)> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let front = self.front().first_other(pattern).map(|at| (Damage::Front, at));
+            front.or_else(|| self.behind().first_other(pattern).map(|at| (Damage::Behind, at)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A naive look at all bytes of a slot: every byte outside of the object is watched.
+    #[test]
+    fn every_byte_beside_an_object_is_watched() {
+        let debug = CheckFlags::RED_ZONES.with(CheckFlags::POISON).with(CheckFlags::SANITY);
+        for flags in [debug, CheckFlags::HARDEN] {
+            for size in [0, 1, 7, 8, 24, 100] {
+                let shape = Shape::of(size, 16, flags);
+                let mut memory = vec![0u64; shape.slot_bytes().expect("small").div_ceil(16) * 2];
+                let start = memory.as_mut_ptr().expose_provenance();
+                let slot = Slot { start, bytes: memory.len() * 8 };
+                let parts = Parts::of(slot, shape, 99);
+                let bytes = |at: usize| core::ptr::with_exposed_provenance_mut::<u8>(start + at);
+                let (front, end) = (shape.front, slot.bytes - shape.tail());
+                // SAFETY: the memory outlives all of this.
+                unsafe {
+                    parts.arm();
+                    parts.poison_new();
+                    assert_eq!(parts.damage(), None);
+                    for at in 0..end {
+                        let is_users = (front..front + size).contains(&at);
+                        *bytes(at) ^= 0x40;
+                        let found = parts.damage().map(|(_, at)| at - start);
+                        assert_eq!(found, (!is_users).then_some(at), "{flags:?} {size}");
+                        *bytes(at) ^= 0x40;
+                    }
+                    parts.bury();
+                    assert_eq!(parts.damage_of_buried(), None);
+                    for at in 0..end {
+                        *bytes(at) ^= 1;
+                        let found = parts.damage_of_buried().map(|(_, at)| at - start);
+                        assert_eq!(found, Some(at), "{flags:?} {size}");
+                        *bytes(at) ^= 1;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Reports of what the checks find: one line, then what is known of the object, then abort.
+//!
+//! The lines follow what SLUB prints (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
+//! one, who allocated the object, and who freed it.
+
+use super::backtrace::print_callers;
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::{Checks, Damage, Seal, Shape, Slot, Tracked};
+use core::fmt;
+use quarry_mm::frame::{Kind, Pfn};
+use quarry_mm::heap::CheckFlags;
+use quarry_mm::slab::CacheId;
+use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig};
+use quarry_sys::report::{abort, warn};
+
+/// Bytes of a line of a dump, and how many are printed in front of the first wrong byte and behind.
+const LINE_BYTES: usize = 16;
+const DUMP_BYTES: usize = 64;
+
+/// The call that found something, if the program made one.
+struct Found(Option<Entry>, usize);
+
+impl fmt::Display for Found {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(entry) => write!(out, "{entry}({:#x})", self.1),
+            None => write!(out, "{:#x}", self.1),
+        }
+    }
+}
+
+impl Checks {
+    /// Reports an access that faulted, where it was to memory of `stack` that the checks, which
+    /// belong to it, have made inaccessible; returns otherwise. For a handler of SIGSEGV: takes no
+    /// lock, and may read a block that another thread is about to hide.
+    pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
+        if stack.is_ready() {
+            self.on(stack).report_fault(address, is_write);
+        }
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
+    /// Reports the misuse of an allocation that the checks know, and aborts.
+    pub(super) fn misuse_of_seen(&self, entry: Entry, seen: &Allocation, misuse: Misuse) -> ! {
+        let address = core::ptr::with_exposed_provenance_mut(seen.address);
+        self.misuse_of_seen_at(entry, address, seen, misuse)
+    }
+
+    /// The same, of an address that may not be the allocation's.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn misuse_of_seen_at(
+        &self,
+        entry: Entry,
+        address: *mut u8,
+        seen: &Allocation,
+        misuse: Misuse,
+    ) -> ! {
+        let size = seen.size;
+        match misuse {
+            Misuse::InsideObject(_) => warn(format_args!(
+                "{entry}({address:p}): pointer into the middle of an object of {size} bytes"
+            )),
+            Misuse::InsideBlock => {
+                warn(format_args!("{entry}({address:p}): pointer into the middle of a block"));
+            }
+            Misuse::WrongSize { claimed, bytes } => warn(format_args!(
+                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
+                 {bytes}"
+            )),
+            Misuse::NothingInUse if self.is_large(seen) => warn(format_args!(
+                "{entry}({address:p}): no block in use starts there: freed already, or never \
+                 allocated"
+            )),
+            _ => warn(format_args!(
+                "{entry}({address:p}): object of {size} bytes is not in use: freed already, or \
+                 never allocated"
+            )),
+        }
+        self.tell_of(seen);
+        self.end_here()
+    }
+
+    /// Demands that a request of `size` bytes at a multiple of `align` was for this, as
+    /// `Stack::demand_size`. The C++ library rounds what it asks for up to the alignment, and makes
+    /// a byte of nothing.
+    pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
+        let rounded = size.max(1).checked_next_multiple_of(align.max(1));
+        let is_right = seen.size == size || Some(seen.size) == rounded;
+        if !is_right && !self.stack.forgives_wrong_size() {
+            let wrong = Misuse::WrongSize { claimed: size, bytes: seen.size };
+            self.misuse_of_seen(entry, seen, wrong);
+        }
+    }
+
+    fn is_large(&self, seen: &Allocation) -> bool {
+        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(seen.address));
+        let kind = pfn.map_or(Kind::NONE, |pfn| self.stack.frames().kind(pfn));
+        matches!(seen.storage, Storage::Slot(..)) && !kind.is_cache()
+    }
+
+    fn tell_of(&self, seen: &Allocation) {
+        warn(format_args!("  object at {:#x}, {} bytes", seen.address, seen.size));
+        match seen.storage {
+            Storage::Slot(slot, shape) => tell_owners(slot, &shape),
+            Storage::Guarded(number) => self.tell_guarded(number),
+        }
+    }
+
+    /// Reports bytes that nobody should have written, and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_damage(
+        &self,
+        entry: Option<Entry>,
+        slot: Slot,
+        shape: Shape,
+        (damage, at): (Damage, usize),
+    ) -> ! {
+        let user = self.parts(slot, shape).user();
+        let size = user.bytes;
+        let found = Found(entry, user.start);
+        match damage {
+            Damage::Behind => warn(format_args!(
+                "{found}: object of {size} bytes was written past its end: byte {}",
+                at - user.start
+            )),
+            Damage::Front => warn(format_args!(
+                "{found}: object of {size} bytes was written in front of its start: byte -{}",
+                user.start - at
+            )),
+            Damage::Freed => warn(format_args!(
+                "{found}: object of {size} bytes was written after it was freed: byte {}",
+                at - user.start
+            )),
+        }
+        dump(slot, at);
+        tell_owners(slot, &shape);
+        self.end_here()
+    }
+
+    /// Reports an object whose record does not say what it should, and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_broken(&self, entry: Entry, address: *mut u8, slot: Slot) -> ! {
+        warn(format_args!(
+            "{entry}({address:p}): written far past the end of the object that starts here, or \
+             none ever did"
+        ));
+        dump(slot, slot.start + slot.bytes - LINE_BYTES);
+        self.end_here()
+    }
+
+    /// Reports a freed object whose record was written over, and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_written_record(&self, slot: Slot) -> ! {
+        warn(format_args!(
+            "{:#x}: object was written after it was freed, or its neighbour past its end",
+            slot.start
+        ));
+        dump(slot, slot.start + slot.bytes - LINE_BYTES);
+        self.end_here()
+    }
+
+    /// Reports an address in a large block that was freed and faults since then, and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {
+        let Some(hidden) = self.checks.hidden.lock_of_others() else { return };
+        let Some(block) = hidden.find(pfn) else { return };
+        let is_start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front
+            == address.addr();
+        let what = if is_start { "no block in use starts there" } else { "pointer into a block" };
+        warn(format_args!("{entry}({address:p}): {what}: freed already, or never allocated"));
+        tell_tracks(&block.about.tracks);
+        self.end_here()
+    }
+
+    fn report_fault(&self, address: usize, is_write: bool) {
+        let access = if is_write { "write to" } else { "read of" };
+        if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
+            self.report_guard_fault(address, access, number);
+        }
+        let Some(pfn) = self.stack.arena().pfn(core::ptr::without_provenance(address)) else {
+            return;
+        };
+        // The owner of the lock may be this thread: then the fault is not the program's.
+        let Some(hidden) = self.checks.hidden.try_lock() else { return };
+        if let Some(block) = hidden.find(pfn) {
+            let start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front;
+            warn(format_args!(
+                "{access} {address:#x}: object of {} bytes at {start:#x} was freed",
+                block.about.shape.size
+            ));
+            tell_tracks(&block.about.tracks);
+            self.end_here();
+        }
+        drop(hidden);
+        self.report_guard_page(pfn, address, access);
+    }
+
+    /// Reports an access to the guard page behind a large block.
+    fn report_guard_page(&self, pfn: Pfn, address: usize, access: &str) {
+        if !self.options().harden {
+            return;
+        }
+        let heads = (0..=pfn.0).rev().map(Pfn);
+        let head = heads.into_iter().find(|head| self.stack.frames().kind(*head) != Kind::NONE);
+        let Some(head) = head.filter(|head| {
+            let kind = self.stack.frames().kind(*head);
+            (kind == Kind::PAGES || kind == Kind::MAPPING)
+                && head.0 + self.stack.frames().link(*head) == pfn.0 + 1
+        }) else {
+            return;
+        };
+        let start = self.stack.address(head).as_ptr().addr();
+        warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
+        self.end_here()
+    }
+
+    /// Prints what is known of an object.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_guarded(&self, number: usize) {
+        let tracks = &self.guarded(number).tracks;
+        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
+    }
+
+    /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
+    #[cold]
+    #[inline(never)]
+    fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
+        let guarded = self.guarded(number);
+        let user = guarded.user();
+        let (start, size) = (user.start, user.bytes);
+        match guarded.seal() {
+            Seal::Broken => {
+                warn(format_args!("{access} {address:#x}: a guard page, far from any object"));
+            }
+            Seal::Freed => warn(format_args!(
+                "{access} {address:#x}: object of {size} bytes at {start:#x} was freed"
+            )),
+            Seal::Live => warn(format_args!(
+                "{access} {address:#x}: byte {} of an object of {size} bytes at {start:#x}",
+                address as isize - start as isize
+            )),
+        }
+        self.tell_guarded(number);
+        self.end_here()
+    }
+
+    /// Prints who has run into it, and ends the process.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_here(&self) -> ! {
+        let here = self.tracked();
+        warn(format_args!("  found by thread {}", here.thread));
+        print_callers(&here.frames);
+        abort()
+    }
+
+    /// Returns whether the cache is one of `malloc`'s.
+    pub(super) fn is_of_malloc(id: CacheId) -> bool {
+        id.index() <= quarry_mm::heap::classes::COUNT
+    }
+}
+
+/// Prints who allocated an object and who freed it, if that was kept.
+#[inline(never)]
+fn tell_owners(slot: Slot, shape: &Shape) {
+    if shape.flags.has(CheckFlags::OWNER) {
+        // SAFETY: the slot was made for an object with tracks.
+        let tracks = unsafe { slot.tracks() };
+        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
+    }
+}
+
+/// Prints who allocated an object, and who freed it.
+#[inline(never)]
+pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
+    let now = quarry_sys::clock::monotonic_ns();
+    for (what, tracked) in ["allocated", "freed"].iter().zip(tracks) {
+        let Some(tracked) = tracked else { continue };
+        let ago = now.saturating_sub(tracked.at_ns) / 1_000_000;
+        let thread = tracked.thread;
+        warn(format_args!("  {what} {}.{:03} s ago by thread {thread}", ago / 1000, ago % 1000));
+        print_callers(&tracked.frames);
+    }
+}
+
+/// Prints the bytes of a slot around an address.
+#[inline(never)]
+fn dump(slot: Slot, at: usize) {
+    let first = (at & !(LINE_BYTES - 1)).saturating_sub(LINE_BYTES).max(slot.start);
+    let end = (first + DUMP_BYTES).min(slot.start + slot.bytes);
+    let mut line = first;
+    while line < end {
+        warn(format_args!("  {line:#x}: {}", Bytes(line)));
+        line += LINE_BYTES;
+    }
+}
+
+/// Sixteen bytes at an address, in the memory of a slot.
+struct Bytes(usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for offset in 0..LINE_BYTES {
+            let byte = core::ptr::with_exposed_provenance::<u8>(self.0 + offset);
+            // SAFETY: slots are multiples of 16 bytes at multiples of 16, and accessible.
+            write!(out, "{:02x} ", unsafe { byte.read_volatile() })?;
+        }
+        Ok(())
+    }
+}

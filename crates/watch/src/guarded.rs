@@ -1,0 +1,146 @@
+//! Guard pages by sampling: which requests get them, and what is found.
+
+use super::checker::{Allocation, Checker, Storage};
+use super::checks::Seal;
+use super::checks::guards::{GUARD_PAGE, GUARDED_OBJECTS, GuardedObject, POOL_BYTES, place};
+use quarry_mm::frame::{FRAME_BYTES, MetadataKind, PAGEBLOCK_BYTES};
+use quarry_mm::heap::Sampling;
+use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::Ordering;
+use quarry_sys::report::warn;
+
+const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
+
+impl<C: StackConfig> Checker<'_, C> {
+    /// Makes the pool, if samples are to be taken.
+    pub(super) fn start_guards(&self) {
+        let (stack, guards) = (self.stack, &self.checks.guards);
+        if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let os = self.stack.arena().os();
+        let bytes = GUARDED_OBJECTS * size_of::<GuardedObject>();
+        if os.page_size() != GUARD_PAGE {
+            return warn(format_args!("no guard pages: pages of the system are not 4 KiB"));
+        }
+        let frames = (POOL_BYTES / FRAME_BYTES) as u32;
+        let objects = stack.metadata().alloc(bytes, 64, MetadataKind::Other).ok();
+        let pool = stack.mappings().alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES);
+        let (Some(objects), Some(pool)) = (objects, pool) else { return };
+        stack.large().mappings.note_allocated();
+        let base = self.stack.address(pool.pfn);
+        if os.set_accessible(base, POOL_BYTES, false).is_err() {
+            return warn(format_args!("no guard pages: the system does not protect memory"));
+        }
+        guards.objects.store(objects.as_ptr().cast(), Ordering::Relaxed);
+        let mut free = guards.free.lock();
+        (0..GUARDED_OBJECTS).for_each(|number| free.push(number));
+        drop(free);
+        guards.base.store(base.as_ptr().expose_provenance(), Ordering::Release);
+        self.stack.switch_instrument(Instrument::Guard, true);
+    }
+
+    /// Serves a request with an object between guard pages, if a sample is due.
+    #[inline(never)]
+    pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
+        let Request { size, align, zeroed } = request;
+        if !self.stack.has_instrument(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE
+        {
+            return None;
+        }
+        let guards = &self.checks.guards;
+        let number = guards.free.try_lock()?.pop();
+        self.wait_for_next_sample();
+        let number = number?;
+        let (page, os) = (self.page(number), self.stack.arena().os());
+        if os.set_accessible(page, GUARD_PAGE, true).is_err() {
+            guards.free.lock_of_others()?.push(number);
+            return None;
+        }
+        let is_right = self.checks.random() & 1 == 1;
+        let start = page.as_ptr().expose_provenance();
+        let user = place(start, size, align.max(MIN_ALIGN), is_right);
+        let object = self.guarded(number);
+        self.note_caller(&object.tracks.allocated);
+        object.tracks.freed.clear();
+        object.set(user);
+        // SAFETY: the page is accessible, and the program does not know of it.
+        unsafe {
+            if zeroed {
+                user.fill(0);
+            }
+            object.arm();
+        }
+        Object::new(core::ptr::with_exposed_provenance_mut(user.start))
+    }
+
+    /// Opens the fast paths until the next sample is due.
+    fn wait_for_next_sample(&self) {
+        if let Sampling::Each(milliseconds) = self.options().guard {
+            let next = coarse_ns() + u64::from(milliseconds) * 1_000_000;
+            self.checks.guards.next_ns.store(next, Ordering::Relaxed);
+            self.stack.switch_instrument(Instrument::Guard, false);
+        }
+    }
+
+    /// Lets the next request be a sample, if one is due. Slow paths and the background thread call
+    /// it: requests that take fast paths only do not see the clock. O(1).
+    #[inline]
+    pub(super) fn sample_if_due(&self) {
+        let next = self.checks.guards.next_ns.load(Ordering::Relaxed);
+        if next != 0 && coarse_ns() >= next {
+            self.checks.guards.next_ns.store(0, Ordering::Relaxed);
+            self.stack.switch_instrument(Instrument::Guard, true);
+        }
+    }
+
+    /// The live object that starts at an address of the pool; reports any other and aborts.
+    #[inline(never)]
+    pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Allocation {
+        let guarded = self.guarded(number);
+        let user = guarded.user();
+        let seen =
+            Allocation { storage: Storage::Guarded(number), address: user.start, size: user.bytes };
+        match guarded.seal() {
+            Seal::Broken => self.stack.misuse(entry, object.as_ptr(), Misuse::NothingInUse),
+            Seal::Live if user.start == object.as_ptr().addr() => seen,
+            Seal::Live => {
+                let address = object.as_ptr();
+                self.misuse_of_seen_at(entry, address, &seen, Misuse::InsideBlock)
+            }
+            Seal::Freed => {
+                let address = object.as_ptr();
+                self.misuse_of_seen_at(entry, address, &seen, Misuse::NothingInUse)
+            }
+        }
+    }
+
+    /// # Safety
+    /// The object is live, and its user has given it up.
+    #[inline(never)]
+    pub(super) unsafe fn free_guarded(&self, entry: Entry, seen: &Allocation, number: usize) {
+        let object = self.guarded(number);
+        if !object.free() {
+            self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
+        }
+        // SAFETY: the page is accessible as long as its object is not hidden below.
+        if let Some(at) = unsafe { object.damage() } {
+            let Allocation { address, size, .. } = *seen;
+            let distance = at as isize - address as isize;
+            warn(format_args!(
+                "{entry}({address:#x}): object of {size} bytes was written outside: byte {distance}"
+            ));
+            self.tell_guarded(number);
+            self.end_here();
+        }
+        self.note_caller(&object.tracks.freed);
+        // If the system refuses, the object is found by its state only.
+        let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
+        // A place that is not given back is lost, which is better than to wait for ourselves.
+        if let Some(mut free) = self.checks.guards.free.lock_of_others() {
+            free.push(number);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Large blocks under `QUARRY_DEBUG` and `QUARRY_HARDEN`: they fault after they were freed, and
+//! hardened ones end at a page that faults.
+
+use super::checker::Checker;
+use super::checks::{Freed, Shape, Slot};
+use core::ptr::NonNull;
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use quarry_mm::heap::CheckFlags;
+use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig};
+use quarry_sys::os::OsError;
+use quarry_sys::own_stack;
+
+/// Frames that hidden blocks may have together: they have no memory, but count as used.
+const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
+
+impl<C: StackConfig> Checker<'_, C> {
+    /// The guard page behind a slot, if there is one.
+    fn guard_page(&self, slot: Slot) -> Option<NonNull<u8>> {
+        let frames = (slot.bytes >> FRAME_SHIFT) as u32;
+        if slot.bytes < FRAME_BYTES || !self.has_guard_page(frames + 1) {
+            return None;
+        }
+        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start))?;
+        (self.stack.frames().link(pfn) == frames + 1)
+            .then(|| self.stack.address(Pfn(pfn.0 + frames)))
+    }
+
+    /// Makes the guard page fault. Where the process has too many mappings, it does not.
+    pub(super) fn protect_guard_page(&self, slot: Slot) {
+        if let Some(page) = self.guard_page(slot) {
+            let _ = self.stack.arena().os().set_accessible(page, FRAME_BYTES, false);
+        }
+    }
+
+    /// Makes the guard page behind a slot accessible again, if there is one; false where the system
+    /// refuses.
+    pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
+        let os = self.stack.arena().os();
+        self.guard_page(slot).is_none_or(|page| {
+            let opened = os.set_accessible(page, FRAME_BYTES, true);
+            !matches!(opened, Err(OsError(libc::ENOMEM)))
+        })
+    }
+
+    /// Frees a large object so that it faults for a while. Where that is not to be had it returns
+    /// false, and all of the block is accessible.
+    pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
+        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start));
+        let Some(pfn) = pfn.filter(|_| self.stack.has_small_pages()) else { return false };
+        let frames = self.stack.frames().link(pfn);
+        frames >= LEAST_FRAMES && own_stack::run(|| self.hide_frames(slot, shape, (pfn, frames)))
+    }
+
+    #[inline(never)]
+    fn hide_frames(&self, slot: Slot, shape: Shape, (pfn, frames): (Pfn, u32)) -> bool {
+        let is_mapping = self.stack.frames().kind(pfn) == Kind::MAPPING;
+        let tracks = if shape.flags.has(CheckFlags::OWNER) {
+            // SAFETY: the slot was made with tracks, and is still accessible.
+            let tracks = unsafe { slot.tracks() };
+            [tracks.allocated.get(), tracks.freed.get()]
+        } else {
+            [None; 2]
+        };
+        let block = Block { pfn, frames, about: Freed { is_mapping, shape, tracks } };
+        self.stack.frames().set_kind(pfn, 1, Kind::HIDDEN);
+        if !self.stack.hide(&block) {
+            let kind = if is_mapping { Kind::MAPPING } else { Kind::PAGES };
+            self.stack.frames().set_kind(pfn, 1, kind);
+            return false;
+        }
+        let Some(mut hidden) = self.checks.hidden.lock_of_others() else {
+            self.free_hidden_block(block);
+            return true;
+        };
+        let before = hidden.push(block);
+        let is_too_much = hidden.frames() > MOST_HIDDEN_FRAMES;
+        drop(hidden);
+        before.into_iter().for_each(|before| self.free_hidden_block(before));
+        if is_too_much {
+            self.free_hidden();
+        }
+        true
+    }
+
+    /// Frees all hidden blocks; returns whether there were any.
+    #[cold]
+    pub(super) fn free_hidden(&self) -> bool {
+        let is_there = self.checks.hidden.lock_of_others().is_some_and(|all| all.frames() > 0);
+        is_there && own_stack::run(|| self.free_all_hidden())
+    }
+
+    #[inline(never)]
+    fn free_all_hidden(&self) -> bool {
+        let mut any = false;
+        while let Some(block) = self.checks.hidden.lock_of_others().and_then(|mut all| all.pop()) {
+            self.free_hidden_block(block);
+            any = true;
+        }
+        any
+    }
+
+    /// Gives the memory of a hidden block back. One that the system does not make accessible again
+    /// is lost: nobody may get it.
+    fn free_hidden_block(&self, block: Block<Freed>) {
+        if !self.stack.show(&block) {
+            return;
+        }
+        let kind = if block.about.is_mapping { Kind::MAPPING } else { Kind::PAGES };
+        self.stack.frames().set_kind(block.pfn, 1, kind);
+        let object = self.stack.address(block.pfn);
+        // SAFETY: the block was allocated, and nobody uses it any more.
+        unsafe { self.stack.free_unseen(object) };
+    }
+}

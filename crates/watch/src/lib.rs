@@ -1,0 +1,28 @@
+//! The instruments of a stack: what they write, remember and report.
+//!
+//! A stack names them as its `Watch`: [`HeapProfile`], [`Checks`], a pair of any two, or `()`. They
+//! use the face of the stack, which knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
+//!
+//! Order of the files, each using only those before it: `backtrace`, `checks`, `profile`;
+//! `checker`; `findings`; `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`;
+//! `checking`, `profiling`.
+#![cfg_attr(not(test), no_std)]
+
+mod backtrace;
+mod checked;
+mod checked_resize;
+mod checker;
+mod checking;
+mod checking_all;
+pub mod checks;
+mod findings;
+mod guarded;
+mod hiding;
+pub mod profile;
+mod profiling;
+
+pub use checks::Checks;
+pub use profile::HeapProfile;
+
+/// All instruments.
+pub type AllInstruments = (HeapProfile, Checks);

@@ -1,0 +1,280 @@
+//! The profile of one heap: which requests are samples, and what becomes of them.
+
+use super::area::{Area, Did};
+use super::gap::Countdown;
+use super::layout::{Head, MOST_FRAMES};
+use super::records::{Records, Sampled};
+use quarry_mm::frame::{OsArray, Pfn};
+use quarry_mm::slab::Late;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Writes the addresses of the callers of the running thread, the callee first, and returns how
+/// many. Runs inside of `malloc` and of handlers of signals: it neither allocates nor waits.
+pub type Tracer = fn(&mut [u64; MOST_FRAMES]) -> usize;
+
+/// Mean bytes from one sample to the next (tcmalloc and Go 1.26: 512 KiB).
+pub const DEFAULT_MEAN: u64 = 512 << 10;
+
+/// The largest mean: beyond it nothing is sampled anyway.
+pub const LARGEST_MEAN: u64 = 1 << 50;
+
+/// How a profile is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileOptions {
+    /// Mean bytes from one sample to the next, `1..=`[`LARGEST_MEAN`].
+    pub mean: u64,
+    /// True if frees of samples are traced too.
+    pub frees: bool,
+    /// Where the random numbers begin.
+    pub seed: u64,
+    /// Who is asked for call sites.
+    pub tracer: Tracer,
+}
+
+/// Somebody takes a sample at this moment; another try may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// What the first profile makes.
+struct Tables {
+    area: Area,
+    records: Records,
+    countdowns: OsArray<Countdown>,
+}
+
+/// See the module. All zero bytes before the first profile.
+///
+/// States: never prepared -> prepared (the session is even) <-> on (odd).
+pub struct HeapProfile {
+    tables: Late<Tables>,
+    /// Counts beginnings and ends: odd while a profile is on.
+    session: AtomicU32,
+    /// Tasks that are adding to the area.
+    busy: AtomicU32,
+    mean: AtomicU64,
+    traces_frees: AtomicU32,
+    tracer: AtomicPtr<()>,
+}
+
+impl HeapProfile {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            tables: Late::new(),
+            session: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            mean: AtomicU64::new(0),
+            traces_frees: AtomicU32::new(0),
+            tracer: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// Makes the tables for `slots` CPUs; returns the bytes of the descriptors, 0 where they were
+    /// made before. One task at a time.
+    ///
+    /// # Errors
+    /// The system's refusal; then nothing is made.
+    pub(crate) fn make_tables(
+        &self,
+        os: &'static dyn Os,
+        slots: usize,
+        area: Area,
+    ) -> OsResult<usize> {
+        if self.tables.get().is_some() {
+            return Ok(0);
+        }
+        let tables = self.tables.build(|| {
+            let records = Records::new(os)?;
+            Ok(Tables { area, records, countdowns: OsArray::zeroed(os, slots.max(1))? })
+        })?;
+        let countdowns = tables.countdowns.len() * size_of::<Countdown>();
+        Ok(tables.area.bytes() + Records::BYTES + countdowns)
+    }
+
+    /// The counts, if [`prepare`](Self::prepare) has succeeded.
+    #[must_use]
+    pub fn area(&self) -> Option<&Area> {
+        Some(&self.tables.get()?.area)
+    }
+
+    /// Returns whether a profile is on.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.session.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// Begins a profile: forgets the counts of the one before. One task at a time. Does nothing
+    /// before [`prepare`](Self::prepare), and while one is on. O(buckets + slots).
+    ///
+    /// # Errors
+    /// Where a task is still adding to the one before.
+    pub(crate) fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
+        let Some(tables) = self.tables.get() else { return Ok(()) };
+        let session = self.session.load(Ordering::SeqCst);
+        if session % 2 == 1 {
+            return Ok(());
+        }
+        // A task says that it is busy before it looks at the session: one sees the other.
+        if self.busy.load(Ordering::SeqCst) != 0 {
+            return Err(Busy);
+        }
+        let mean = options.mean.clamp(1, LARGEST_MEAN);
+        tables.area.clear();
+        tables.area.head(Head::Mean).store(mean, Ordering::Relaxed);
+        tables.area.head(Head::TracesFrees).store(options.frees.into(), Ordering::Relaxed);
+        self.mean.store(mean, Ordering::Relaxed);
+        self.traces_frees.store(options.frees.into(), Ordering::Relaxed);
+        self.tracer.store(options.tracer as *mut (), Ordering::Relaxed);
+        for slot in 0..tables.countdowns.len() {
+            tables.countdowns.at(slot).begin(options.seed.wrapping_add(slot as u64), mean);
+        }
+        tables.area.head(Head::Session).store(u64::from(session) + 1, Ordering::Relaxed);
+        self.session.store(session.wrapping_add(1), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Ends the profile; its counts stay. Samples that are in use are freed as before.
+    pub(crate) fn end(&self) {
+        if let Some(tables) = self.tables.get()
+            && self.is_on()
+        {
+            let session = self.session.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+            tables.area.head(Head::Session).store(session.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// In the child of a fork: tasks that were adding to the profile are not there.
+    pub fn adopt_in_child(&self) {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            self.busy.store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn countdown(&self, slot: usize) -> Option<&Countdown> {
+        // A division would take longer than all the rest: slots are below the number of slots.
+        Some(self.tables.get()?.countdowns.at(slot))
+    }
+
+    /// The countdown of a CPU for an object of `size` bytes that is no sample; `None` where it may
+    /// be one. Whoever then allocates the object [passes](Passing::pass).
+    #[inline(always)]
+    pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
+        let countdown = self.countdown(slot)?;
+        countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
+    }
+
+    /// Counts an object of `size` bytes, and returns whether it is a sample of the profile that is
+    /// on. O(1).
+    pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
+        // Nothing takes memory as well.
+        let size = size.max(1);
+        if let Some(passing) = self.passing(slot, size) {
+            passing.pass();
+            return false;
+        }
+        let Some(countdown) = self.countdown(slot) else { return false };
+        countdown.renew(self.mean.load(Ordering::Relaxed));
+        self.is_on()
+    }
+
+    /// Makes an object of `size` bytes a sample, whose block begins at `pfn`. Returns its record;
+    /// `None`, and the sample counted as lost, where there is no room for it. Calls the tracer.
+    pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
+        self.while_on(|tables, session| {
+            let size = sampled.size as u64;
+            let bucket = self.count(tables, Did::Allocate, size);
+
+            bucket.and_then(|bucket| {
+                let Some(record) = tables.records.take() else {
+                    // It counts as freed, or it would be in use for ever.
+                    tables.area.count_freed(bucket, size);
+                    tables.area.note_lost();
+                    return None;
+                };
+                tables.records.write(record, &Sampled { bucket, session, ..sampled });
+                Some(record)
+            })
+        })
+    }
+
+    /// Ends a sample whose object is freed, and gives back what is known of it. Calls the tracer
+    /// where frees are traced.
+    pub(crate) fn end_sample(&self, record: u32) {
+        let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
+        self.while_on(|tables, session| {
+            let size = sampled.size as u64;
+            if sampled.session == session {
+                tables.area.count_freed(sampled.bucket, size);
+            }
+            if self.traces_frees.load(Ordering::Relaxed) != 0 {
+                self.count(tables, Did::Free, size);
+            }
+            None
+        });
+        tables.records.give(record);
+    }
+
+    /// What is known of a sampled object.
+    pub(crate) fn read(&self, record: u32) -> Option<Sampled> {
+        self.tables.get()?.records.read(record)
+    }
+
+    /// Lets `add` add to the profile that is on, if one is.
+    fn while_on(&self, add: impl FnOnce(&Tables, u32) -> Option<u32>) -> Option<u32> {
+        let tables = self.tables.get()?;
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        let session = self.session.load(Ordering::SeqCst);
+        let added = if session % 2 == 1 { add(tables, session) } else { None };
+        // A handler of a signal may have forked meanwhile, and then the child has forgotten it.
+        let less = |busy: u32| busy.checked_sub(1);
+        let _ = self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        added
+    }
+
+    #[inline(never)]
+    fn count(&self, tables: &Tables, did: Did, size: u64) -> Option<u32> {
+        let mut frames = [0; MOST_FRAMES];
+        let tracer = self.tracer.load(Ordering::Relaxed);
+        // SAFETY: `begin` has stored a `Tracer` before the session became odd, which the caller has
+        // seen.
+        let tracer = unsafe { core::mem::transmute::<*mut (), Tracer>(tracer) };
+        let found = tracer(&mut frames).min(MOST_FRAMES);
+        let bucket = tables.area.count(did, &frames[..found], size);
+        if bucket.is_none() {
+            tables.area.note_lost();
+        }
+        bucket
+    }
+}
+
+impl Default for HeapProfile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sampled {
+    /// An object of `size` bytes, of which the program may use `usable`, in `frames` frames from
+    /// `pfn` on; 0 frames for a mapping.
+    #[must_use]
+    pub(crate) fn of(size: usize, pfn: Pfn, frames: u32, usable: usize) -> Self {
+        Self { size, pfn, frames, usable, bucket: 0, session: 0 }
+    }
+}
+
+/// An object that is no sample, before it is counted.
+pub(crate) struct Passing<'a> {
+    countdown: &'a Countdown,
+    size: u64,
+}
+
+impl Passing<'_> {
+    /// Counts it.
+    #[inline(always)]
+    pub(crate) fn pass(self) {
+        self.countdown.pass(self.size);
+    }
+}

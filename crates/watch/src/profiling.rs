@@ -1,0 +1,190 @@
+//! What the heap profile does to requests.
+//!
+//! While a profile is on, every request takes its slow entry, which counts its bytes. One that is
+//! no sample is served by the array of its class, as on the fast path. A sample up to 1 MiB gets a
+//! block of its own, of kind `SAMPLED`, whose link is the number of its record; a larger one is a
+//! mapping as all others, and has that number beside its length. So a free of a sample, and no
+//! other, finds its record: in O(1), and long after the profile has ended.
+//!
+//! To the program a sample is as any other object of its size: `malloc_usable_size` says the same,
+//! `realloc` leaves it where it is in the same cases. What `realloc` moves, or resizes in place, is
+//! counted as freed and allocated anew, and may become a sample by that, or cease to be one.
+
+use super::profile::{Area, Busy, HeapProfile, NO_RECORD, ProfileOptions, Sampled};
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, MigrateType, Order, Pfn};
+use quarry_mm::heap::{LARGEST_BLOCK, classes, frames_of};
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::stack::{Instrument, MIN_ALIGN, Request, SampledBlock, Stack, StackConfig, Watch};
+use quarry_sys::clear::clear;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{Object, PerCpu};
+
+/// Bytes that the program may use of a request that is no mapping.
+fn usable(size: usize, align: usize) -> usize {
+    match classes::of_aligned(size, align) {
+        Some(class) => classes::SIZES[class.index()] as usize,
+        None => size.max(1).next_multiple_of(FRAME_BYTES),
+    }
+}
+
+impl<C: StackConfig> Watch<C> for HeapProfile {
+    const NEW: Self = Self::new();
+
+    fn alloc(
+        &self,
+        stack: &Stack<C>,
+        request: Request,
+        next: impl FnOnce() -> Option<Object>,
+    ) -> Option<Object> {
+        if !self.is_sample_due(stack, request.size) {
+            return next();
+        }
+        let sampled = self.alloc_sampled(stack, request);
+        if sampled.is_some() {
+            return sampled;
+        }
+        let object = next()?;
+        if let Some(pfn) = stack.pfn(object.as_ptr())
+            && stack.frames().kind(pfn) == Kind::MAPPING
+        {
+            self.sample_mapping(stack, pfn, request.size);
+        }
+        Some(object)
+    }
+
+    /// An object of the running CPU, where the profile, and no other instrument, is on, the CPU has
+    /// one, and the request is no sample.
+    #[inline]
+    fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
+        if !stack.has_only(Instrument::Profile) || size > classes::LARGEST || !stack.has_classes() {
+            return None;
+        }
+        let passing = self.passing(stack.percpu().current().index(), size.max(1))?;
+        let object = C::Slab::alloc_fast(stack.percpu(), classes::of(size))?;
+        passing.pass();
+        if zeroed {
+            // SAFETY: the object has at least `size` bytes, and only we know it.
+            unsafe { clear(object, size) };
+        }
+        Some(object)
+    }
+
+    #[inline]
+    fn sampled(&self, stack: &Stack<C>, pfn: Pfn) -> Option<SampledBlock> {
+        let sampled = self.read(stack.frames().link(pfn)).filter(|sampled| sampled.pfn == pfn)?;
+        Some(SampledBlock { frames: sampled.frames, usable: sampled.usable })
+    }
+
+    fn forget(&self, stack: &Stack<C>, pfn: Pfn) {
+        let frames = stack.frames();
+        match frames.kind(pfn) {
+            Kind::SAMPLED => {
+                self.end_sample(frames.link(pfn));
+                frames.set_kind(pfn, 1, Kind::PAGES);
+            }
+            Kind::MAPPING => {
+                self.end_sample(stack.mappings().sample(stack.pages().zones(), pfn));
+                stack.mappings().set_sample(stack.pages().zones(), pfn, NO_RECORD);
+            }
+            _ => {}
+        }
+    }
+
+    fn count(&self, stack: &Stack<C>, pfn: Pfn, frames: u32, size: usize) {
+        if !self.is_sample_due(stack, size) {
+            return;
+        }
+        if stack.frames().kind(pfn) == Kind::MAPPING {
+            self.sample_mapping(stack, pfn, size);
+        } else if let Some(record) =
+            self.sample(Sampled::of(size, pfn, frames, frames as usize * FRAME_BYTES))
+        {
+            stack.frames().set_link(pfn, record);
+            stack.frames().set_kind(pfn, 1, Kind::SAMPLED);
+        }
+    }
+}
+
+impl HeapProfile {
+    /// Makes the tables, with `area` for the counts, before the profile of `stack`, to which it
+    /// belongs, is first [started](Self::start), and once. One task at a time.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn prepare<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        os: &'static dyn Os,
+        area: Area,
+    ) -> OsResult<()> {
+        let bytes = self.make_tables(os, stack.percpu().area().slots() as usize, area)?;
+        stack.metadata().count(MetadataKind::Other, bytes);
+        Ok(())
+    }
+
+    /// Starts a profile of `stack`, to which it belongs; the one before is forgotten. One task at a
+    /// time; the tables are made.
+    ///
+    /// # Errors
+    /// Where another task is still adding to the one before.
+    pub fn start<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        options: &ProfileOptions,
+    ) -> Result<(), Busy> {
+        self.begin(options)?;
+        stack.switch_instrument(Instrument::Profile, true);
+        Ok(())
+    }
+
+    /// Stops the profile of `stack`, to which it belongs; its counts stay where they are. One task
+    /// at a time.
+    pub fn stop<C: StackConfig>(&self, stack: &Stack<C>) {
+        stack.switch_instrument(Instrument::Profile, false);
+        self.end();
+    }
+
+    /// Counts a request of `size` bytes, and returns whether it is a sample.
+    fn is_sample_due<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> bool {
+        stack.has_instrument(Instrument::Profile)
+            && stack.is_ready()
+            && self.is_due(stack.percpu().current().index(), size)
+    }
+
+    /// A block of its own for a sample up to 1 MiB; `None` where there is none, or no record.
+    #[inline(never)]
+    fn alloc_sampled<C: StackConfig>(&self, stack: &Stack<C>, request: Request) -> Option<Object> {
+        let (size, align) = (request.size, request.align.max(MIN_ALIGN));
+        if size > LARGEST_BLOCK || align > LARGEST_BLOCK || !stack.has_classes() {
+            return None;
+        }
+        let usable = usable(size, align);
+        let frames = frames_of(usable)?;
+        let order = Order::covering((align >> FRAME_SHIFT).max(1) as u32);
+        let page = stack.with_reclaim(frames, || {
+            stack.pages().alloc_exact(stack.percpu().current(), frames, MigrateType::Movable, order)
+        })?;
+        let Some(record) = self.sample(Sampled::of(size, page.pfn, frames, usable)) else {
+            stack.free_block(page.pfn, frames);
+            return None;
+        };
+        stack.frames().set_link(page.pfn, record);
+        stack.frames().set_kind(page.pfn, 1, Kind::SAMPLED);
+        stack.large().blocks.note_allocated();
+        stack.bound_footprint(frames);
+        let object = stack.address(page.pfn);
+        if request.zeroed && !page.zeroed {
+            // SAFETY: the block has at least `size` bytes, and only we know it.
+            unsafe { clear(object, size) };
+        }
+        Some(object)
+    }
+
+    /// Makes a mapping of `size` bytes, which is no sample, one.
+    #[inline(never)]
+    fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize) {
+        if let Some(record) = self.sample(Sampled::of(size, pfn, 0, 0)) {
+            stack.mappings().set_sample(stack.pages().zones(), pfn, record);
+        }
+    }
+}
