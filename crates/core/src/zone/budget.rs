@@ -9,9 +9,9 @@
 //! limit - used` frames are compared with them:
 //!
 //! * below `low` the background reclaims, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, once there is something that needs
-//!   one: a shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that uses
-//!   only `malloc` has all of its limit.
+//! * the frames below `min` are a reserve for tasks that reclaim, once something needs one: a
+//!   shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that uses only
+//!   `malloc` has all of its limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
 //! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + what
