@@ -15,7 +15,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 
-/// The way of objects of caches between callers and slabs.
+/// Moves the objects of caches between callers and slabs.
 ///
 /// Every method is safe to call from any thread at any time. Slow paths hold no lock when they call
 /// the page allocator. A policy is one type; this trait is what every policy has, and [`Glance`]
