@@ -8,7 +8,7 @@
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
 //!
-//! A free that only some objects need to be seen of needs no instrument: those objects lie in
+//! Where only the frees of some objects must be seen, no instrument is needed: those objects lie in
 //! frames of a kind that the fast path of `free` refuses anyhow.
 
 use quarry_sys::primitive::{AtomicU8, Ordering};
@@ -32,14 +32,14 @@ impl Instrument {
     }
 }
 
-/// Those of which frees are to be seen.
+/// The instruments that see frees.
 const SEE_FREES: u8 = Instrument::Debug.bit() | Instrument::Harden.bit();
 
 /// The instruments of a stack that are on.
 pub(super) struct Instruments(AtomicU8);
 
 impl Instruments {
-    /// None.
+    /// All instruments off.
     pub(super) const fn new() -> Self {
         Self(AtomicU8::new(0))
     }
@@ -71,8 +71,8 @@ impl Instruments {
         }
     }
 
-    /// Those that are on, to be compared with those of later: a task that stores what follows from
-    /// them looks again afterwards.
+    /// The instruments that are on. A task that stores what follows from them compares them with
+    /// those of a later call.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::SeqCst)
     }
