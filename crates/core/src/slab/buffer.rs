@@ -1,4 +1,4 @@
-//! Buffers of objects on the stack, of which the front has been written.
+//! Buffers of objects on the stack whose front has been written.
 
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::Object;

@@ -30,7 +30,7 @@ impl<T> Late<T> {
     /// Makes the value at the first call. The caller sees to it that one thread calls at a time.
     ///
     /// # Errors
-    /// Those of `make`; then there is no value, and the next call tries again.
+    /// The error of `make`; then there is no value, and the next call tries again.
     pub fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
         if self.get().is_none() {
             let value = make()?;

@@ -53,7 +53,7 @@ pub(super) struct Plan {
     fills_pages: bool,
     is_dense: bool,
     wants_sample: bool,
-    /// The sample that is to be looked at first.
+    /// The sample to look at first.
     look_at: Option<Pfn>,
 }
 

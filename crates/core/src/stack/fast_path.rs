@@ -1,6 +1,6 @@
 //! The data of the fast paths of allocation and free.
 //!
-//! They are all zero until `init` has built everything else, and zero refuses every request: no
+//! The data are all zero until `init` has built everything else, and zero refuses every request: no
 //! size is below the first one too large (0 is a size too), no address is within the span. So the
 //! fast path needs no test of its own whether the stack is initialised. It loads that size or the
 //! span first, with acquire ordering (free on x86-64): a thread that sees them sees the rest.

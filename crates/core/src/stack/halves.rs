@@ -1,6 +1,6 @@
 //! The fast and the slow half of each request, apart.
 //!
-//! This is the interface for a library that puts something of its own between the halves, as
+//! They are the interface for a library that puts something of its own between the halves, as
 //! `libquarry.so` does: errno, the gate that `fork` closes, the start of a thread. Other users call
 //! [`Stack::alloc`] and its like, which are both halves.
 //!

@@ -1,7 +1,8 @@
 //! Instruments: parts of a stack that see every request while they are on.
 //!
-//! They cost nothing while all are off: an instrument that is on makes the limits of the fast paths
-//! 0, so that every request takes its slow entry, and the slow entries ask the instruments.
+//! Instruments cost nothing while all are off: an instrument that is on makes the limits of the
+//! fast paths 0, so that every request takes its slow entry, and the slow entries ask the
+//! instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|

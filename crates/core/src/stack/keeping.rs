@@ -55,8 +55,8 @@ impl Keeping {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // What comes back later would not have been kept. A little tells nothing about the
-            // rest.
+            // Memory that comes back later would not have been kept. A little tells nothing about
+            // the rest.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);

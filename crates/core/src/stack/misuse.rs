@@ -29,7 +29,7 @@ pub enum Misuse {
     },
     /// A block was given to a cache that it is not an object of.
     NoObject(CacheId),
-    /// No block of so many pages starts there.
+    /// No block of this order starts there.
     NoPages(Order),
     /// The pointer lies inside an object.
     InsideObject(CacheId),

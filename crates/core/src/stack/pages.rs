@@ -1,6 +1,6 @@
 //! Blocks of `2^order` frames for callers that want pages, not objects (`alloc_pages`).
 //!
-//! They are blocks of the heap like those that serve large requests, so every equation about those
+//! These are blocks of the heap like those that serve large requests, so every equation about those
 //! holds for them too, and `free` accepts them. But they come from the page lists of the CPUs, go
 //! back there, and may have rights beyond the usual.
 

@@ -43,11 +43,11 @@ const SLOT_GROUPS: usize = 256;
 /// The findings of a look about a cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// It was used since the look before.
+    /// Used since the look before.
     Busy,
-    /// It was not used since the look before, and its sparse slabs should be looked at.
+    /// Not used since the look before; its sparse slabs should be looked at.
     Due,
-    /// Still not used, and its sparse slabs have been looked at.
+    /// Still not used; its sparse slabs have been looked at.
     Done,
 }
 

@@ -1,6 +1,6 @@
 //! The work of a background thread for a stack, and its questions.
 //!
-//! This is the interface for a library that looks after a stack, as `libquarry.so` does; users call
+//! Upkeep is the interface for a library that looks after a stack, as `libquarry.so` does; users call
 //! [`Stack::trim`] and [`Stack::reclaim`].
 
 use super::cached_pages::CachedPages;

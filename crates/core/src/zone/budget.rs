@@ -30,7 +30,7 @@ use quarry_sys::primitive::{
 /// KiB would lie below its own min mark.
 const MOST_OF_LIMIT: u32 = 4;
 
-/// How the marks of a budget follow from its limit.
+/// The rule by which the marks of a budget follow from its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
     /// Frames of the min mark (`vm.min_free_kbytes`); `None` leaves it to the kernel's formula.

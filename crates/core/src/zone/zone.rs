@@ -200,7 +200,7 @@ impl Zone {
 
     /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
     /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
-    /// request's). A zone that may still grow is not short, however few of its frames are free.
+    /// request's). A zone that may still grow is not short, even if few of its frames are free.
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {

@@ -133,7 +133,7 @@ impl Zones {
         (self.node_of_slot)(slot)
     }
 
-    /// How fresh memory of a frame's pageblock comes in.
+    /// The way in which fresh memory of a frame's pageblock comes in.
     #[must_use]
     pub fn faults(&self, pfn: Pfn) -> Faults {
         self.memory.pageblocks().of(pfn).faults()

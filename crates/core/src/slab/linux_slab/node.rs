@@ -1,8 +1,8 @@
 //! A cache's part of a node: three lists of slabs and the shared array, under one list lock.
 //!
 //! Equations, under the lock:
-//! * a slab on `partial` has objects in use and free ones, on `full` no free ones, on `free` no used
-//!   ones; every slab of the node is on one of the three
+//! * a slab on `partial` has objects in use and free ones, on `full` no free ones, on `free` no
+//!   used ones; every slab of the node is on one of the three
 //! * `free_objects` = sum over slabs of objects free in them
 //! * `slabs = slabs allocated - slabs freed` = slabs on lists; `free_slabs` = those on `free`
 //! * objects in the shared array count as in use in their slabs

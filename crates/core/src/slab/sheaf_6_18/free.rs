@@ -17,9 +17,9 @@ const TRIES: u32 = 4;
 /// The outcome of emptying `main`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
-    /// It was full, and its objects are elsewhere.
+    /// `main` was full, and its objects are elsewhere.
     Yes,
-    /// It stayed as it was: it was not full, or its objects can go nowhere.
+    /// `main` is unchanged: it was not full, or its objects can go nowhere.
     No,
     /// The object to be freed was in it: it is not in use.
     Double,

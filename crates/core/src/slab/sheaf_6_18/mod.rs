@@ -17,7 +17,7 @@
 //! | | a new sheaf | else |
 //!
 //! # Where the objects of `main` are
-//! They lie in the running CPU's array, whose room is exactly `capacity`, so that the fast path is
+//! `main` is the running CPU's array, whose room is exactly `capacity`, so that the fast path is
 //! one sequence, like that of every other policy. The kernel exchanges pointers to sheaves; here
 //! the pointers to objects move between the array and the sheaf that `main` is exchanged with,
 //! which thereby becomes the other one: a full sheaf of the barn is emptied into the array, and

@@ -6,7 +6,7 @@
 //!
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
-//! | at least 3/4 of the misses are frees, and 1/2 of those of what another CPU took | remote |
+//! | at least 3/4 of the misses are frees, and 1/2 of these free what another CPU took | remote |
 //! | a run ended that had at least [`LONG`] objects | linked |
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |

@@ -18,7 +18,7 @@ where
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
-    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// These are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
     pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, objects: u32) {
         let mut misses = 0;

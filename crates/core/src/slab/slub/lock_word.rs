@@ -12,7 +12,7 @@
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
 //! | frozen | any thread | any thread | owner: unfreeze |
-//! | some free, on its node's list | any thread | one that takes it off the list | list lock: freeze |
+//! | some free, on its node's list | any thread | who takes it off the list | list lock: freeze |
 //! | none in use, not frozen | - | - | the one that freed the last: off the list, given back |
 //! | none free, on no list | any thread, which puts it onto the list | - | - |
 //!

@@ -35,7 +35,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
-    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// These are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,

@@ -31,7 +31,7 @@ fn the_oldest_objects_leave_a_full_array() {
     assert_eq!(stats.free_slow, 1, "{stats:?}");
     assert_eq!(machine.level(0, cache), (LIMIT - BATCH + 1) as u64);
     assert_eq!(machine.shared(0, cache), BATCH as u64);
-    // What was freed last comes first, all the way down through the shared array.
+    // The object freed last comes first, all the way down through the shared array.
     let again: Vec<_> = freed.iter().map(|_| machine.alloc(0, cache)).collect();
     assert!(again.iter().eq(freed.iter().rev()));
     machine.validate();

@@ -30,7 +30,7 @@ fn aliens_go_home_together() {
     assert_eq!(locked(0), before + 2, "one hold of the list lock of node 0, and a look");
     assert_eq!(machine.shared(0, cache), ALIENS as u64, "both CPUs of the node share an array");
     assert_eq!(machine.stats(cache).parked_objects, ALIENS as u64 + 1);
-    // They serve the CPUs of their home, the last one first.
+    // These objects serve the CPUs of their home, the last one first.
     assert_eq!(machine.alloc(1, cache), objects[ALIENS - 1]);
     machine.free(1, cache, objects[ALIENS - 1]);
     machine.free_all(2, cache, &objects[ALIENS + 1..]);

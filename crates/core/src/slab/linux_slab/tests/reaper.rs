@@ -50,7 +50,7 @@ fn an_array_that_is_not_used_loses_a_fifth_in_two_seconds() {
         levels.push(machine.level(0, cache));
         machine.validate();
     }
-    // It had been used before the first of them.
+    // The array had been used before the first of them.
     assert_eq!(levels, [120, 96, 72, 48, 24, 0, 0]);
     machine.free_all(0, cache, &objects[120..]);
     machine.finish();
