@@ -235,8 +235,8 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Frees past the lists those of `pages` that are of the node, and have a list or not, as
-    /// `listed` chooses; does nothing where there is no such page.
+    /// Frees past the lists those of `pages` that are of the node: those with a list, without
+    /// one, or all, as `listed` chooses; does nothing where there is no such page.
     #[cold]
     #[inline(never)]
     fn free_past_lists(

@@ -121,7 +121,7 @@ impl Barn {
     }
 
     /// Sets how many objects the barn may hold, and their distance in bytes. A barn that has
-    /// storage already is empty and keeps its size, or has been set so before.
+    /// storage keeps its size; it is empty, or has been set so before.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);

@@ -39,7 +39,7 @@ pub struct CacheTable {
     used: AtomicU32,
     /// Caches that the table has ever had.
     created: AtomicU32,
-    /// Numbers up to this one are not shared: [`keep_apart`](Self::keep_apart) sets it.
+    /// Caches with numbers up to this one are not shared by later ones.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],

@@ -27,7 +27,7 @@ use quarry_sys::report::Line;
 
 /// The policies of a stack.
 pub trait StackConfig: Sized + 'static {
-    /// The slots that distinguish CPUs.
+    /// The per-CPU slots.
     type PerCpu: PerCpu;
     /// The policy that moves objects between CPUs and slabs.
     type Slab: SlabPolicy<Self::PerCpu>;

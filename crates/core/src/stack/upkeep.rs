@@ -1,7 +1,7 @@
 //! The work of a background thread for a stack, and its questions.
 //!
-//! Upkeep is the interface for a library that looks after a stack, as `libquarry.so` does; users call
-//! [`Stack::trim`] and [`Stack::reclaim`].
+//! Upkeep is the interface for a library that looks after a stack, as `libquarry.so` does; users
+//! call [`Stack::trim`] and [`Stack::reclaim`].
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
