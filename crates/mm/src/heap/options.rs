@@ -10,12 +10,12 @@ use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
-/// How a stack is set up.
+/// The setup of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackOptions<P = V6_18> {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig<P>,
-    /// How the marks of the budget follow from its limit.
+    /// The rule by which the marks of the budget follow from its limit.
     pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
@@ -36,7 +36,7 @@ fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
 
-/// The node of the running CPU. Slots are numbered by `mm_cid`, which says nothing of nodes.
+/// The node of the running CPU. Slots are numbered by `mm_cid`, which tells nothing about nodes.
 fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
@@ -70,7 +70,7 @@ impl<P: Default> Default for StackOptions<P> {
     }
 }
 
-/// Why a setting was refused; prints as one line that names what is accepted.
+/// The reason why a setting was refused; prints as one line that names what is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionError {
     /// No such name.
@@ -82,8 +82,8 @@ pub enum OptionError {
     },
 }
 
-/// A name of an option, what it accepts and what it does: the one table that the library, the
-/// command and the documentation follow.
+/// An option with its name, values and effect: the one table that the library, the command and the
+/// documentation follow.
 pub struct OptionHelp {
     /// Name without the prefix `QUARRY_`.
     pub name: &'static str,
@@ -318,10 +318,10 @@ impl<P> StackOptions<P> {
         Ok(())
     }
 
-    /// The same for [`CHECK_OPTIONS`].
+    /// Same as [`set`](Self::set), for [`CHECK_OPTIONS`].
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn set_check(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(CHECK_OPTIONS, name)?;
         let checks = &mut self.checks;
@@ -335,10 +335,10 @@ impl<P> StackOptions<P> {
         Ok(())
     }
 
-    /// The same for [`MECHANISM_OPTIONS`].
+    /// Same as [`set`](Self::set), for [`MECHANISM_OPTIONS`].
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn set_mechanism(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(MECHANISM_OPTIONS, name)?;
         let slam_mode = self.mechanisms.slam_mode;

@@ -31,14 +31,14 @@ pub struct RegisteredPolicy {
     pub name: &'static str,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// A description in some words.
+    /// A short description.
     pub about: &'static str,
 }
 
 /// Other names of policies, each with the name that it stands for.
 pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
 
-/// The policy of this name, or of what the name is an alias of.
+/// The policy of this name or alias.
 #[must_use]
 pub fn slab_policy(name: &str) -> Option<&'static RegisteredPolicy> {
     SLAB_POLICIES.iter().find(|policy| policy.name == behind_alias(name))
@@ -62,12 +62,12 @@ const fn behind_alias(name: &str) -> &str {
     name
 }
 
-/// Something to be done with a policy that is known by its name.
+/// An operation on a policy that is known by its name.
 pub trait SlabVisitor<P: PerCpu> {
     /// The result.
     type Output;
 
-    /// Does it.
+    /// Runs the operation.
     fn visit<S: SlabPolicy<P> + 'static>(self) -> Self::Output;
 }
 
@@ -84,7 +84,7 @@ pub trait Registered {
 /// `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
-/// Where there is no such policy, which stops the build of whoever asks at compile time.
+/// Where there is no such policy, which stops a build that asks for it at compile time.
 #[must_use]
 pub const fn line_of(name: &str) -> usize {
     let name = behind_alias(name);

@@ -1,5 +1,5 @@
-//! What tells the eras apart, number by number: their sizes on a declared machine, their drains,
-//! and how they look at watermarks.
+//! Differences between the eras, number by number: their sizes on a declared machine, their drains,
+//! and their tests of watermarks.
 
 use super::tuning::{GIB, drained, some_zones, surroundings, tuned};
 use super::*;

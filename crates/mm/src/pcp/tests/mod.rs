@@ -63,7 +63,7 @@ pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
     }
 }
 
-/// What a caller owns: blocks that do not overlap, each frame of which it writes to.
+/// The blocks of a caller: they do not overlap, and the caller writes to each of their frames.
 pub(super) struct Owner<'a, P = Chosen> {
     pages: &'a PageAllocator<P>,
     /// First frame -> number of frames.
@@ -83,8 +83,8 @@ impl<'a, P: PagePolicy> Owner<'a, P> {
         self.owned.len()
     }
 
-    /// Takes a page into possession: no one else may own a frame of it, and if it is said to be
-    /// zero it is.
+    /// Takes a page into possession: no other block of the owner may overlap it, and if it is
+    /// reported as zero it is.
     pub(super) fn receive(&mut self, page: Page, frames: u32) {
         let end = page.pfn.0 + frames;
         let below = self.owned.range(..end).next_back();
@@ -241,7 +241,7 @@ fn nothing_is_touched_before_it_is_committed() {
     assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
     assert_eq!(pages.validate(), Ok(()));
     while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
-        // Purged memory that is said to be zero must be.
+        // Purged memory that is reported as zero must be zero.
         owner.receive(page, 512);
         if owner.frames() > 100_000 {
             break;

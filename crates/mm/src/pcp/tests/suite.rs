@@ -266,7 +266,7 @@ fn exhaustion(policy: Chosen) {
     assert_eq!(pages.zones().zone(NodeId(0)).free(), 4096);
 }
 
-/// Threads share slots, so that lists are often in other hands.
+/// Threads share slots, so that another thread often holds the lists.
 fn threads(policy: Chosen) {
     let pages = build(PageConfig { policy, reserve_bytes: 256 << 20, ..TINY }, &SHORT);
     let start = Barrier::new(4);
@@ -335,7 +335,7 @@ macro_rules! suite {
                     random_traffic($policy, &steps, short, per_page, grow);
                 }
 
-                /// A policy that was chosen is reached in another way, and does the same.
+                /// A policy that was chosen by name is reached in another way, and does the same.
                 #[test]
                 fn a_comparison_changes_nothing_but_the_way(
                     steps in prop::collection::vec(step(), 1..80),

@@ -31,7 +31,7 @@ fn sizes_follow_the_zone_and_its_cpus() {
     assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));
     assert_eq!(sizes(&V6_18, GIB / 4, 16), tuned(15, 60, 512));
     assert_eq!(sizes(&V6_18, GIB / 16, 4).batch, 3);
-    // A growing zone is sized as one of 1 GiB, however little it has at the start.
+    // A growing zone is sized as one of 1 GiB, even if it has little at the start.
     assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
@@ -242,7 +242,7 @@ fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
     assert_eq!(pages.pcp_counters(slot).refills, 1);
 }
 
-/// What an order costs at the zone under each policy: refills for 256 blocks.
+/// The cost of an order at the zone under each policy: refills for 256 blocks.
 fn refills(policy: Chosen, order: u8) -> (u64, u64) {
     let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
     let pages = build(config, &RingSizes::default());
