@@ -1,11 +1,11 @@
-//! The instruments of a stack: what they write, remember and report.
+//! The instruments of a stack: their data and their reports.
 //!
 //! A stack names them as its `Watch`: [`HeapProfile`], [`Checks`], a pair of any two, or `()`. They
 //! use the face of the stack, which knows only the hooks of [`Watch`](crate::stack::Watch).
 //!
-//! Order of the files, each using only those before it: `backtrace`, `checks`, `profile`;
-//! `checker`; `findings`; `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`;
-//! `checking`, `profiling`, `pair`.
+//! Files, each using only those before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
+//! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`,
+//! `pair`.
 
 mod backtrace;
 mod checked;
