@@ -1,8 +1,9 @@
-//! When the budget is balanced, and who waits for that.
+//! Balances of the budget: when they run, and requests that wait for them.
 //!
 //! A request that leaves less than the low mark rings the bell, once until the balance begins. A
-//! balance that has ended short of the high mark is tried again after 100 ms, or when the limit
-//! changes: nothing spins where all memory is in use (kswapd sleeps after 16 failures, Linux 6.x).
+//! balance that has ended below the high mark is tried again after 100 ms, or when the limit
+//! changes, so that the thread does not spin while all memory is in use (kswapd sleeps after 16
+//! failures, Linux 6.x).
 
 use super::bell::{has_thread, ring};
 use crate::instance::{STACK, is_ready};
@@ -17,27 +18,27 @@ use quarry_sys::primitive::{
     futex,
 };
 
-/// From a balance that has failed to the next: 100 ms.
+/// Time from a failed balance to the next: 100 ms.
 const RETRY_NS: u64 = 100_000_000;
-/// How long a request waits for balances,
+/// Longest time that a request waits for balances,
 const REQUEST_WAIT_NS: u64 = 20_000_000;
-/// and where it could have what dirty pages hold once they are written,
+/// longest time if the dirty pages, once written, would be enough for the request,
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// and how long the next ones do not where that was in vain.
+/// and time during which later requests do not wait after a wait in vain.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is wanted, and has not begun.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// When one that has failed may be tried again, on the coarse clock.
+/// Time from which a failed balance may be tried again, on the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// Counts balances that have ended.
+/// Number of balances that have ended.
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
-/// When a request may wait again, on the coarse clock.
+/// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
-/// Frames that a request waits for, 0 for none: the largest, or the latest.
+/// Frames that requests wait for, 0 for none: the largest request, or the latest.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
-/// In the child of a fork: what the parent's thread was to do is nobody's work.
+/// In the child of a fork: drops the work of the parent's thread.
 pub(super) fn forget() {
     // A page that is not written is not copied.
     if WANTED.load(Relaxed) {
@@ -48,16 +49,16 @@ pub(super) fn forget() {
     }
 }
 
-/// Returns whether the budget is below its low mark, or has no room for what a request waits for,
-/// and something is there to reclaim from. O(1); one load in a program that has neither a page
-/// cache nor a shrinker.
+/// Returns whether the budget is below its low mark, or has no room for a request that waits, and
+/// there is something to reclaim from. O(1); one load in a program that has neither a page cache
+/// nor a shrinker.
 #[inline]
 pub(super) fn is_due() -> bool {
     let budget = STACK.pages().zones().budget();
     budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
 }
 
-/// The high mark, and as much more as a request waits for.
+/// The high mark, plus the frames that a request waits for.
 fn goal() -> Goal {
     let budget = STACK.pages().zones().budget();
     match AWAITED.load(Relaxed) {
@@ -71,7 +72,7 @@ pub(super) fn is_in_reclaim() -> bool {
     STACK.pages().zones().budget().reclaimers().is_in()
 }
 
-/// Has the budget balanced by the thread, if there is one.
+/// Requests a balance from the thread, if there is one.
 #[cold]
 pub(crate) fn want() {
     if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
@@ -79,7 +80,7 @@ pub(crate) fn want() {
     }
 }
 
-/// The same at once, because the limit has changed.
+/// Like [`want`], but at once, because the limit has changed.
 pub(crate) fn want_now() {
     RETRY_AT_NS.store(0, Relaxed);
     want();
@@ -90,7 +91,7 @@ pub(crate) fn is_balanced() -> bool {
     has_thread()
 }
 
-/// By the thread: balances the budget if that is due.
+/// Called by the thread: balances the budget if this is due.
 pub(super) fn balance_if_due() {
     if !is_ready() || !WANTED.load(Acquire) && !is_due() {
         return;
@@ -108,14 +109,14 @@ pub(super) fn balance_if_due() {
     futex::wake_all(&PROGRESS);
 }
 
-/// Waits until another balance has ended, for `ns` nanoseconds at most.
+/// Waits until another balance has ended, for at most `ns` nanoseconds.
 pub(crate) fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
     want();
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// A request that has found no memory, and waits where the thread may free what the request may
+/// A request that has found no memory, and waits because the thread may free what the request may
 /// not: by functions of the program, and by writing dirty pages.
 pub(crate) struct BalanceWait {
     frames: usize,
@@ -128,8 +129,8 @@ impl BalanceWait {
         Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
 
-    /// Waits until another balance has ended; returns whether the request is worth another try. Not
-    /// for each of many that fail in a row.
+    /// Waits until another balance has ended; returns whether the request should try again. Of many
+    /// requests that fail in a row, only some wait.
     #[inline(never)]
     #[cold]
     pub(crate) fn has_balanced(&mut self) -> bool {
@@ -151,7 +152,7 @@ impl BalanceWait {
         RETRY_AT_NS.store(0, Relaxed);
         AWAITED.fetch_max(self.frames as u32, Relaxed);
         wait_for_progress(most - self.waited_ns);
-        // Without a clock it waits once.
+        // Without a clock the request waits once.
         let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
         self.waited_ns += waited.max(1);
         true

@@ -1,6 +1,6 @@
 //! A profile of the whole life of a process: `QUARRY_PROFILE`.
 //!
-//! What is in use when the process ends is what it has leaked, or left to the system on purpose.
+//! Memory that is in use when the process ends has leaked, or was left to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
@@ -15,14 +15,14 @@ use quarry_sys::report::{Line, warn};
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
 const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
 
-/// The name as it was given, a copy: daemons that change their title write over the environment.
+/// A copy of the name as it was given: daemons that change their title write over the environment.
 struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 
-// SAFETY: written by `prepare` only, once, before `LENGTH` says that it is there.
+// SAFETY: only `prepare` writes it, once, before it sets `LENGTH`.
 unsafe impl Sync for FileName {}
 
 static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
-/// Bytes of the name; 0 where no profile is wanted.
+/// Bytes of the name; 0 if no profile is wanted.
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -40,14 +40,14 @@ pub(crate) fn prepare(name: &str, value: &str) {
         let most = FILE_NAME_BYTES;
         return warn(format_args!("QUARRY_PROFILE: a file name has fewer than {most} bytes"));
     }
-    // SAFETY: one thread reads the settings, and none reads before LENGTH says so.
+    // SAFETY: one thread reads the settings, and no thread reads the name before LENGTH is set.
     unsafe {
         core::ptr::copy_nonoverlapping(value.as_ptr(), NAME.0.get().cast(), value.len());
     }
     LENGTH.store(value.len(), Ordering::Release);
 }
 
-/// Starts the profile, if one is wanted, and sees to it that it is written at exit.
+/// Starts the profile, if one is wanted, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
     if LENGTH.load(Ordering::Acquire) == 0 {
         return;
@@ -61,7 +61,7 @@ pub(crate) fn start_if_asked() {
     }
 }
 
-/// In the child of a fork: it has a profile of its own, if that has a name of its own.
+/// In the child of a fork: starts a profile for it, if its file gets a different name.
 pub(super) fn start_in_child() {
     if name().is_some_and(|name| name.contains("%p")) {
         start_if_asked();
@@ -94,13 +94,13 @@ struct File(c_int);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: we opened it, and only we know it.
+        // SAFETY: we opened it, and no other code knows it.
         unsafe { libc::close(self.0) };
     }
 }
 
 /// Opens the file of this name, with the number of the process for `%p`. Another user may have put
-/// something else there: nothing but a regular file is written.
+/// something else there, so only a regular file is accepted.
 fn open(name: &str) -> Result<File, ProfileError> {
     let mut path = Line::<{ FILE_NAME_BYTES + 16 }>::default();
     let mut parts = name.split("%p");
