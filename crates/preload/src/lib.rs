@@ -1,8 +1,7 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
-//! It exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free`
-//! consist of their fast paths (`fast_path`); everything else is behind a cold call that keeps
-//! `errno`.
+//! It exports only the ABI (`abi.txt` lists it, and a test compares). `malloc` and `free` consist
+//! of their fast paths (`fast_path`); everything else is in a cold call that keeps `errno`.
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so the
 //! library is empty there: the tests use the shared object of the release profile.
