@@ -1,5 +1,5 @@
-//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and those
-//! that `libquarry-full.so` has beside it: documentation that stands here is read there.
+//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and
+//! `cache_api.rs`: its readers see the documentation here.
 
 use core::ffi::{c_char, c_int};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
@@ -20,10 +20,10 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
     }
 }
 
-/// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of QUARRY_LIMIT;
-/// SIZE_MAX lifts the limit. What is in use already stays in use, and what the control group allows
-/// is never exceeded. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
-/// with ENOTSUP where QUARRY_DISABLE=1.
+/// Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
+/// SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
+/// control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
+/// with ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     if process::set_limit(bytes) {
@@ -33,8 +33,8 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     -1
 }
 
-/// Most bytes that the heap may hold now: the lowest of that limit and of what the control group
-/// was last seen to allow. SIZE_MAX where there is none.
+/// Most bytes that the heap may hold now: the lower of that limit and the limit of the control
+/// group when it was last read. SIZE_MAX if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();

@@ -1,38 +1,38 @@
 //! The thread that gives memory back while the program is idle.
 //!
-//! In a process with one thread it starts when there are 32 MiB to give back and not before,
-//! because a second thread is seen by programs: `unshare(CLONE_NEWUSER)` refuses them, CPython
-//! warns at fork. A process with several threads is not surprised by one more, so 4 MiB are enough
-//! there: each of twenty workers of a server keeps what its last request freed otherwise. It sleeps
-//! on a futex when there is nothing left to do. A forked child has none until it has as much to
-//! give back itself.
+//! In a process with one thread it starts only when there are 32 MiB to give back, because programs
+//! notice a second thread: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. In a
+//! process with several threads 4 MiB are enough: otherwise each of twenty workers of a server
+//! would keep what its last request freed. The thread sleeps on a futex when there is nothing left
+//! to do. A forked child has no such thread until it has as much to give back itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
-//! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
-//! only in a process without other threads, where no thread holds such a lock. One with several
-//! gets it from an allocation, as soon as its heap has grown to those 4 MiB; under that lock
-//! nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where the heap has grown before, with
-//! one thread, that is the allocation of `pthread_create` itself: it says that the process has
-//! several threads and then asks `calloc` for the new one's table of thread-local storage, no lock
-//! held. Only a stack of an earlier thread needs none, so the one exception is the child of a fork
-//! that starts its first thread on a stack which its parent's threads have left.
+//! stacks locked, it frees the thread-local storage of ended threads. So `free` starts the thread
+//! only in a process without other threads, where no thread holds such a lock. In a process with
+//! several threads an allocation starts it, as soon as the heap has grown to those 4 MiB; the C
+//! library does not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew
+//! before, with one thread, then `pthread_create` itself makes this allocation: it marks the
+//! process as having several threads, and then asks `calloc` for the new thread's table of
+//! thread-local storage, with no lock held. Only a thread on the stack of an earlier one needs no
+//! table. So the one exception is the child of a fork that starts its first thread on a stack which
+//! its parent's threads have left.
 //!
-//! Where no thread may be started or none can be had, the threads that free do the looks instead, a
-//! bounded step at a time, and an idle program keeps its memory.
+//! If no thread may be started, or the system refuses one, the threads that free do the looks
+//! instead, a bounded step at a time, and an idle program keeps its memory.
 //!
-//! Only this thread stops the sequences of other CPUs in a process with several threads, by a
+//! In a process with several threads only this thread stops the sequences of other CPUs, by a
 //! system call that `malloc` of the C library does not make: a filter of system calls that the
-//! program has put before its own threads may kill for it. A caller that needs the objects parked
-//! on other CPUs asks this thread and waits for a moment; without this thread they stay where they
-//! are.
+//! program has installed for its own threads may kill a thread for it. A caller that needs the
+//! objects parked on other CPUs asks this thread and waits for a moment; without this thread they
+//! stay where they are.
 //!
-//! The same thread balances the budget: it is woken where a request leaves less than the low mark,
-//! and asks cached pages and the program's shrinkers for memory (see `Balancer`). A program that
+//! The same thread balances the budget: a request that leaves less than the low mark wakes it, and
+//! it asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
 //! registers a shrinker starts it.
 //!
-//! The thread must not keep a process alive, or hold rights that the program has given
-//! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
-//! gives up what the main thread has given up.
+//! The thread must not keep a process alive, or hold rights that the program has given up: at each
+//! look, and once a second while it sleeps, it checks whether it is the last thread, and gives up
+//! the rights that the main thread has given up.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
@@ -61,44 +61,44 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back from which on a second thread is worth its cost.
+/// Bytes to give back that make a second thread worth its cost.
 const START_BYTES: usize = 32 << 20;
 /// The same beside other threads.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
-/// Looks without anything to give back after which the thread goes to sleep.
+/// The thread sleeps after this many looks without anything to give back.
 const QUIET_LOOKS: usize = 8;
 /// Longest time without a look at the process itself.
 const WATCH_MS: i64 = 1000;
-/// How long `malloc_trim` waits for the slots of other CPUs: a hundred times what it takes.
+/// Time that `malloc_trim` waits for the slots of other CPUs: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// How long a request waits for them that found no memory, and how long the next ones do not.
+/// Time that a request waits for them after it found no memory, and time until the next may wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
+/// Number of requests to empty the slots of all CPUs, and the last one that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The looks of freeing threads, where there is no thread of ours.
+/// The looks of freeing threads, if there is no background thread.
 struct Inline {
     state: ReclaimState,
-    /// When the next look is due, on the monotonic clock.
+    /// Time of the next look, on the monotonic clock.
     next_ns: u64,
 }
 
 static INLINE: CountedLock<Inline> =
     CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
 
-/// Visits the lock of looks by those who free.
+/// Visits the lock of the looks of freeing threads.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("background->inline", &INLINE);
 }
 
-/// Takes over the settings: whether a thread may be started, and for how long freed memory is kept
-/// (0 = not at all, negative = for ever).
+/// Stores the settings: whether a thread may be started, and how long freed memory is kept (0: not
+/// at all; negative: for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     ALLOWED.store(allowed, Ordering::Relaxed);
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
@@ -144,8 +144,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Returns whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where
-/// that decides, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes), except that it counts what CPUs hold if
+/// this decides, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -165,8 +165,8 @@ fn is_worth_a_thread() -> bool {
     freeable + STACK.upkeep().parked_bytes() >= enough
 }
 
-/// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by
-/// them.
+/// Called at the end of slow allocations, with no lock held. O(1); the module describes which
+/// processes get their thread from them.
 #[inline]
 pub(crate) fn start_while_allocating() {
     if Cache::is_due() {
@@ -177,8 +177,8 @@ pub(crate) fn start_while_allocating() {
     }
 }
 
-/// Returns whether [`start_while_allocating`] is worth a call: there are threads, but none of ours,
-/// and enough is in use.
+/// Returns whether [`start_while_allocating`] is worth a call: there are several threads, but not
+/// the background thread, and enough is in use.
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
@@ -187,8 +187,8 @@ pub(crate) fn may_be_due() -> bool {
                 && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of a look by the caller: another round of purging, or where none is due and half a
-/// delay has passed, the next look.
+/// One step of a look by the caller: another round of purging, or if none is due and half a delay
+/// has passed, the next look.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
@@ -219,21 +219,21 @@ fn start() {
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
-        // No thread can be had: do not ask again at every free.
+        // The system refuses a thread: do not ask again at every free.
         ALLOWED.store(false, Ordering::Relaxed);
     }
 }
 
-/// Has the slots of all CPUs emptied, where the caller may not stop them itself and there is a
-/// thread that may. Waits until it has.
+/// Empties the slots of all CPUs by the background thread, if there is one and the caller may not
+/// stop the CPUs itself. Waits until it is done.
 pub(crate) fn empty_slots() {
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);
     }
 }
 
-/// The same for a request that has found no memory; returns whether it is worth another try. Not
-/// for each of many that fail in a row.
+/// The same for a request that has found no memory; returns whether it should try again. Of many
+/// requests that fail in a row, only some wait.
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
@@ -247,7 +247,7 @@ pub(crate) fn empty_slots_at_limit() -> bool {
     is_due && wish(REQUEST_WAIT_MS)
 }
 
-/// Returns whether it was fulfilled in time.
+/// Asks for empty slots and waits; returns whether the request was fulfilled in time.
 fn wish(wait_ms: i64) -> bool {
     if !bell::is_at_work() {
         return false;
@@ -286,7 +286,7 @@ fn run() -> ! {
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        // What is kept longer is due after that many looks.
+        // Memory that is kept longer is due after that many looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
@@ -294,7 +294,7 @@ fn run() -> ! {
     }
 }
 
-/// One look, and all that it finds due. A fork waits for a step of it only.
+/// One look, and all the work that it finds due. A fork waits only for a step of it.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
@@ -311,7 +311,7 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     done
 }
 
-/// Half the delay: memory goes back between one and two halves after it was last needed.
+/// Waits half the delay: memory goes back between one and two halves after it was last needed.
 fn pause(delay_ms: i64) {
     let end = coarse_ns() + delay_ms.max(2) as u64 * NS_PER_MS / 2;
     loop {
@@ -332,7 +332,7 @@ fn sleep() {
     }
 }
 
-/// Fulfils what is wished for, then waits until the time is over or the bell rings, and looks after
+/// Fulfils pending requests, then waits until the time is over or the bell rings, and looks after
 /// the process.
 fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);

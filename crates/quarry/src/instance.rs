@@ -1,5 +1,5 @@
-//! The process-wide instance itself: a stack with the policies that are compiled in, and how far
-//! its building is.
+//! The process-wide instance itself: a stack with the policies that are compiled in, and the state
+//! of its construction.
 
 #[cfg(feature = "page-cache")]
 use quarry_cache::PageCaching;
@@ -12,8 +12,8 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 use quarry_watch::Checks;
 use quarry_watch::HeapProfile;
 
-/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
-/// this crate is built, or the default.
+/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` named when
+/// this crate was built, or the default.
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
     Some(name) => line_of(name),
     None => 0,
@@ -22,7 +22,7 @@ const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
 /// Its name.
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// True if that policy has mechanisms that it can do without: all have but the default.
+/// True if this policy has optional mechanisms: all have, except the default.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
 /// True if this build can check for errors of the program.
@@ -68,7 +68,7 @@ pub(crate) const BUILDING: u32 = 1;
 pub(crate) const READY: u32 = 2;
 pub(crate) const DISABLED: u32 = 3;
 
-/// How far the building of the instance is.
+/// The state of the instance's construction.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 
 /// Returns whether the instance has been built.

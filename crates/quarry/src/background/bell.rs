@@ -1,4 +1,4 @@
-//! Whether there is a thread, whether there may be one, and how it is woken.
+//! The state of the thread, whether it is allowed, and the bell that wakes it.
 
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering, futex};
 
@@ -10,10 +10,10 @@ pub(super) const ASLEEP: u32 = 3;
 pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
 pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-/// Rung to wake the thread; it counts.
+/// Counter that is raised to wake the thread.
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Changes the state if it is `from`; whether it did.
+/// Changes the state if it is `from`; returns whether it did.
 pub(super) fn moves(from: u32, to: u32) -> bool {
     STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

@@ -1,8 +1,9 @@
-//! When the budget is balanced, and who waits for that.
+//! Balances of the budget: when they run, and requests that wait for them.
 //!
 //! A request that leaves less than the low mark rings the bell, once until the balance begins. A
-//! balance that has ended short of the high mark is tried again after 100 ms, or when the limit
-//! changes: nothing spins where all memory is in use (kswapd sleeps after 16 failures, Linux 6.x).
+//! balance that has ended below the high mark is tried again after 100 ms, or when the limit
+//! changes, so that the thread does not spin while all memory is in use (kswapd sleeps after 16
+//! failures, Linux 6.x).
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
@@ -21,22 +22,22 @@ use quarry_sys::primitive::{
     futex,
 };
 
-/// From a balance that has failed to the next: 100 ms.
+/// Time from a failed balance to the next: 100 ms.
 const RETRY_NS: u64 = 100_000_000;
-/// How long a request waits for balances,
+/// Longest time that a request waits for balances,
 const REQUEST_WAIT_NS: u64 = 20_000_000;
-/// and where it could have what dirty pages hold once they are written,
+/// longest time if the dirty pages, once written, would be enough for the request,
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// and how long the next ones do not where that was in vain.
+/// and time during which later requests do not wait after a wait in vain.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is wanted, and has not begun.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// When one that has failed may be tried again, on the coarse clock.
+/// Time from which a failed balance may be tried again, on the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// Counts balances that have ended.
+/// Number of balances that have ended.
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
-/// When a request may wait again, on the coarse clock.
+/// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 /// A task has found more dirty pages than the background leaves.
 static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +53,7 @@ fn is_due() -> bool {
     budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
 }
 
-/// The high mark, and as much more as a request waits for.
+/// The high mark, plus the frames that a request waits for.
 fn goal() -> Goal {
     let budget = STACK.pages().zones().budget();
     match AWAITED.load(Relaxed) {
@@ -69,7 +70,7 @@ fn want() {
     }
 }
 
-/// The same at once, because the limit has changed.
+/// Like [`want`], but at once, because the limit has changed.
 pub(super) fn want_now() {
     RETRY_AT_NS.store(0, Relaxed);
     want();
@@ -84,7 +85,7 @@ pub(super) fn want_if_due() {
     }
 }
 
-/// By the thread: balances the budget if that is due.
+/// Called by the thread: balances the budget if this is due.
 fn balance_if_due() {
     if !is_ready() || !WANTED.load(Acquire) && !is_due() {
         return;
@@ -102,14 +103,15 @@ fn balance_if_due() {
     futex::wake_all(&PROGRESS);
 }
 
-/// Waits until another balance has ended, for `ns` nanoseconds at most.
+/// Waits until another balance has ended, for at most `ns` nanoseconds.
 pub(super) fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
     want();
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// See [`Wait`].
+/// A request that has found no memory, and waits because the thread may free what the request may
+/// not: by functions of the program, and by writing dirty pages.
 pub(crate) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
@@ -120,6 +122,8 @@ impl Wait for BalanceWait {
         Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
 
+    /// Waits until another balance has ended; returns whether the request should try again. Of many
+    /// requests that fail in a row, only some wait.
     #[inline(never)]
     #[cold]
     fn has_balanced(&mut self) -> bool {
@@ -141,7 +145,7 @@ impl Wait for BalanceWait {
         RETRY_AT_NS.store(0, Relaxed);
         AWAITED.fetch_max(self.frames as u32, Relaxed);
         wait_for_progress(most - self.waited_ns);
-        // Without a clock it waits once.
+        // Without a clock the request waits once.
         let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
         self.waited_ns += waited.max(1);
         true

@@ -1,6 +1,6 @@
 //! A profile of the whole life of a process: `QUARRY_PROFILE`.
 //!
-//! What is in use when the process ends is what it has leaked, or left to the system on purpose.
+//! Memory that is in use when the process ends has leaked, or was left to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
@@ -33,7 +33,7 @@ pub(crate) fn prepare(name: &str, value: &str) {
     }
 }
 
-/// Starts the profile, if one is wanted, and sees to it that it is written at exit.
+/// Starts the profile, if one is wanted, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
@@ -47,7 +47,7 @@ pub(crate) fn start_if_asked() {
     }
 }
 
-/// In the child of a fork: it has a profile of its own, if that has a name of its own.
+/// In the child of a fork: starts a profile for it, if its file gets a different name.
 pub(super) fn start_in_child() {
     if name().is_some_and(|name| name.contains("%p")) {
         start_if_asked();
@@ -79,7 +79,7 @@ struct File(c_int);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: we opened it, and only we know it.
+        // SAFETY: we opened it, and no other code knows it.
         unsafe { libc::close(self.0) };
     }
 }
