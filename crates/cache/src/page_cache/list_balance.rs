@@ -7,8 +7,7 @@
 //! the target of ARC (Megiddo and Modha, 2003):
 //!
 //! * a page that was evicted before it was ever active comes back: a longer inactive list would
-//!   have
-//! kept it, so the target grows by one page;
+//!   have kept it, so the target grows by one page;
 //! * a page that was active before it was evicted comes back: the target shrinks by one page.
 //!
 //! Only refaults that a list of all pages would have avoided count: their distance is at most the

@@ -341,10 +341,10 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.free_unseen(object) };
     }
 
-    /// [`free_slow`](Self::free_slow) of an allocation that the checks do not know.
+    /// `free_slow` of an allocation that the checks do not know.
     ///
     /// # Safety
-    /// Same as for [`free_fast`](Self::free_fast).
+    /// Same as for `free_fast`.
     pub unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
             // SAFETY: an object of this cache starts there, and is given up (caller's promise).
