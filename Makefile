@@ -21,6 +21,7 @@ export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
+FULL := $(TARGET)/release/libquarry-full.so
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. They are
 # the names of the list but for the first.
 REGISTRY := crates/mm/src/slab/names.rs
@@ -89,16 +90,18 @@ quick: ## the loop while you write: format, clippy and tests of the core, in les
 	@scripts/test.sh quick
 
 .PHONY: build
-build: ## the product: libquarry.so, and the command quarry with its man pages
-	@$(MAKE) --no-print-directory -j2 library command
-	@scripts/strip.sh $(LIBRARY)
-	@ln -sf $(notdir $(LIBRARY)) $(LIBRARY).$(ABI)
-	@scripts/embed.sh $(QUARRY) $(LIBRARY)
+build: ## the product: libquarry.so, libquarry-full.so, and the command quarry with its man pages
+	@$(MAKE) --no-print-directory -j2 stripped-libraries command
+	@scripts/embed.sh $(QUARRY) $(LIBRARY) $(FULL)
 	@scripts/strip.sh $(QUARRY)
 	@$(call write_pages,$(QUARRY))
 
 # At the same time, in two folders of cargo: the first links for a long while on one CPU.
-.PHONY: library command
+.PHONY: stripped-libraries library command
+stripped-libraries: library $(FULL)
+	@scripts/strip.sh $(LIBRARY) $(FULL)
+	@ln -sf $(notdir $(LIBRARY)) $(LIBRARY).$(ABI)
+	@ln -sf $(notdir $(FULL)) $(FULL).$(ABI)
 library:
 	@echo "==> building libquarry.so"
 	$(BUILD) build --release -p quarry-preload
@@ -126,7 +129,7 @@ lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what 
 lab-command: build
 	@echo "==> building quarry-lab"
 	$(TOOL) -p quarry-lab --bin quarry-lab
-	@scripts/embed.sh $(LAB) $(LIBRARY)
+	@scripts/embed.sh $(LAB) $(LIBRARY) $(FULL)
 	@scripts/strip.sh $(LAB)
 	@$(call write_pages,$(LAB))
 
@@ -147,7 +150,8 @@ all: build lab policies ## everything that make install can install
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
 $(TARGET)/release/libquarry-%.so: $(SOURCES)
 	@echo "==> building $(@F)"
-	QUARRY_BUILD_SLAB=$* $(BUILD) build --release -p quarry-preload --features eras --target-dir $(TARGET)/slabs
+	$(if $(filter full,$*),,QUARRY_BUILD_SLAB=$*) $(BUILD) build --release -p quarry-preload \
+		--features "full$(if $(filter full,$*),, eras)" --target-dir $(TARGET)/slabs
 	@mkdir -p $(@D)
 	cp $(TARGET)/slabs/release/libquarry.so $@
 	@scripts/strip.sh $@

@@ -55,8 +55,8 @@ export PKG_CONFIG_SYSROOT_DIR=$unpacked
 export PKG_CONFIG_LIBDIR=$unpacked/usr/lib/$triple/pkgconfig
 read -ra flags <<< "$(pkg-config --cflags --libs quarry)"
 cc -o "$unpacked/version" "$unpacked/version.c" "${flags[@]}"
-readelf --dynamic "$unpacked/version" | has 'NEEDED.*\[libquarry\.so\.0\]' \
-    || fail "the program does not ask for libquarry.so.0"
+readelf --dynamic "$unpacked/version" | has 'NEEDED.*\[libquarry-full\.so\.0\]' \
+    || fail "the program does not ask for libquarry-full.so.0"
 printed=$(LD_LIBRARY_PATH=$unpacked/usr/lib/$triple "$unpacked/version")
 [[ $printed == "$(pkg-config --modversion quarry)" ]] || fail "quarry_version() is '$printed'"
 id=$(readelf --notes "$unpacked/usr/lib/$triple/libquarry.so.0" \

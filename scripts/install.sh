@@ -38,7 +38,7 @@ includedir=$PREFIX/include
 Name: quarry
 Description: Malloc, caches of objects, pages and a page cache as the Linux kernel has them
 Version: $VERSION
-Libs: -L\${libdir} -lquarry
+Libs: -L\${libdir} -lquarry-full
 Cflags: -I\${includedir}
 END
 }
@@ -50,8 +50,10 @@ put_built() {
     fi
 }
 
-put 644 "$TARGET/release/libquarry.so" "$LIBDIR/libquarry.so.$ABI"
-leads_to "libquarry.so.$ABI" "$LIBDIR/libquarry.so"
+for object in libquarry.so libquarry-full.so; do
+    put 644 "$TARGET/release/$object" "$LIBDIR/$object.$ABI"
+    leads_to "$object.$ABI" "$LIBDIR/$object"
+done
 if [[ -n $remove || -e $TARGET/release/libquarry_sqlite.so ]]; then
     put 644 "$TARGET/release/libquarry_sqlite.so" "$LIBDIR/libquarry_sqlite.so.$ABI"
     leads_to "libquarry_sqlite.so.$ABI" "$LIBDIR/libquarry_sqlite.so"

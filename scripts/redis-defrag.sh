@@ -16,7 +16,7 @@ repository=$PWD
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 place=$target/foreign
 cli=
-[[ -e $target/release/libquarry.so.0 ]] \
+[[ -e $target/release/libquarry-full.so.0 ]] \
     || { echo "redis-defrag: no libquarry.so.0: run 'make build' first" >&2; exit 1; }
 mkdir -p "$place"
 source scripts/foreign/fetch.sh
@@ -80,7 +80,7 @@ measure() {
 fetch redis || exit 1
 headers="-I$repository/scripts/redis-defrag -I$repository/crates/preload/include"
 build quarry MALLOC=libc REDIS_CFLAGS="-DUSE_JEMALLOC $headers" \
-    REDIS_LDFLAGS="-Wl,--no-as-needed -L$target/release -lquarry -Wl,-rpath,$target/release"
+    REDIS_LDFLAGS="-Wl,--no-as-needed -L$target/release -lquarry-full -Wl,-rpath,$target/release"
 if [[ ${1:-} == test ]]; then
     cd "$place/on-quarry"
     exec ./runtest --single unit/memefficiency --tags defrag --clients 1 --no-latency \

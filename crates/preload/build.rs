@@ -9,7 +9,8 @@ fn main() {
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,separate-loadable-segments");
-    println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libquarry.so.0");
+    let name = if cfg!(feature = "full") { "libquarry-full.so.0" } else { "libquarry.so.0" };
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,{name}");
     // Puts the functions of the fast path together.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
     println!("cargo::rerun-if-changed=text.ld");

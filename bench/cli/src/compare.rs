@@ -1,7 +1,7 @@
 //! `quarry compare`: one program on several allocators.
 
 use crate::exit_status;
-use crate::library::{self, LibraryError};
+use crate::library::{self, FULL, LibraryError, object_for};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
 use quarry_compare::{BuiltIn, CommandVariant, Ending, Request, Runs, Work, compare, scan};
@@ -186,12 +186,17 @@ pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
 
 /// Hands over Quarry's shared objects and options, as the command finds them.
 pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
-    let find = |slab: Option<&str>| library::find(slab, None).map_err(LibraryError::into_error);
+    let find = |slab: Option<&str>, settings: &[(String, String)]| {
+        let settings = settings
+            .iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix("QUARRY_")?, value.as_str())));
+        library::find(object_for(slab, settings), None).map_err(LibraryError::into_error)
+    };
     let setting = |text: &str| match Setting::parse(text) {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
-    let slabs: Vec<&str> = slab_names().collect();
+    let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
     run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting })
 }
 

@@ -1,14 +1,16 @@
 //! Where the shared object is: beside the command, or inside it.
 
+use flate2::read::GzDecoder;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{Object, ObjectSection};
 use quarry_compare::companion;
 use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
+use quarry_mm::heap::options::asks_for_checks;
 use quarry_mm::slab::slab_policy;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,20 @@ pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
 
 /// Slab policy of `libquarry.so` itself.
 const DEFAULT_SLAB: &str = "sheaf";
+
+/// `libquarry-full.so`: the default slab policy, with checks, the page cache and all that
+/// `quarry.h` declares.
+pub const FULL: &str = "full";
+
+/// Which object serves: that of a slab policy, or the one that has what a setting asks for. All
+/// objects but the default one have it.
+pub fn object_for<'a>(
+    slab: Option<&'a str>,
+    mut settings: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<&'a str> {
+    let slab = slab.filter(|slab| *slab != DEFAULT_SLAB);
+    slab.or_else(|| settings.any(|(key, value)| asks_for_checks(key, value)).then_some(FULL))
+}
 
 /// Why no library can be used.
 #[derive(Debug)]
@@ -55,7 +71,7 @@ impl fmt::Display for LibraryError {
                 let places: Vec<_> =
                     places.iter().map(|place| place.display().to_string()).collect();
                 let make = match name.strip_prefix("libquarry") {
-                    Some(".so") => "make build",
+                    Some(".so" | "-full.so") => "make build",
                     Some(policy) if policy.starts_with('-') => "make policies",
                     _ => "make lab",
                 };
@@ -88,18 +104,18 @@ impl LibraryError {
     }
 }
 
-/// File name of the shared object with a slab policy, whose name may be an alias.
-fn file_name(slab: Option<&str>) -> String {
-    match slab.map(|name| slab_policy(name).map_or(name, |policy| policy.name)) {
+/// File name of a shared object: of a slab policy, whose name may be an alias, or [`FULL`].
+fn file_name(object: Option<&str>) -> String {
+    match object.map(|name| slab_policy(name).map_or(name, |policy| policy.name)) {
         None | Some(DEFAULT_SLAB) => "libquarry.so".to_owned(),
-        Some(slab) => format!("libquarry-{slab}.so"),
+        Some(other) => format!("libquarry-{other}.so"),
     }
 }
 
-/// Finds the library with a slab policy (`None` = the default one), or the one that is `named`; the
-/// path is absolute and can stand in `LD_PRELOAD`.
-pub fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
-    let name = file_name(slab);
+/// Finds a library (`None` = the default one, otherwise as [`object_for`] names it), or the one
+/// that is `named`; the path is absolute and can stand in `LD_PRELOAD`.
+pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
+    let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
     let by_variable = || Some((LIBRARY_VARIABLE, env::var_os(LIBRARY_VARIABLE)?));
     let path = match by_option.or_else(by_variable).filter(|(_, value)| !value.is_empty()) {
@@ -147,12 +163,15 @@ fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
     }
 }
 
-/// The shared object that this command carries, in a section that `scripts/embed.sh` adds to it.
+/// The shared object that this command carries compressed, in a section that `scripts/embed.sh`
+/// adds to it.
 fn embedded(name: &str) -> Option<Vec<u8>> {
     let this = fs::read(env::current_exe().ok()?).ok()?;
     let file = object::File::parse(&this[..]).ok()?;
     let section = file.section_by_name(&format!(".{name}"))?;
-    section.data().ok().map(<[u8]>::to_vec)
+    let mut bytes = Vec::new();
+    GzDecoder::new(section.data().ok()?).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Writes the embedded library into the user's cache folder, or, where there is none, into an
@@ -206,6 +225,20 @@ mod tests {
         assert_eq!(file_name(Some("sheaf")), "libquarry.so");
         assert_eq!(file_name(Some("slub-3.0")), "libquarry-slub-3.0.so");
         assert_eq!(file_name(Some("slub")), "libquarry-slub-4.9.so", "an alias");
+        assert_eq!(file_name(Some(FULL)), "libquarry-full.so");
+    }
+
+    #[test]
+    fn checks_need_the_full_object() {
+        let object = |slab, settings: &[(&'static str, &'static str)]| {
+            object_for(slab, settings.iter().copied())
+        };
+        assert_eq!(object(None, &[("LIMIT", "1G"), ("HARDEN", "0"), ("DEBUG", "-")]), None);
+        for asks in [("HARDEN", "1"), ("DEBUG", "FZ"), ("GUARD", "all")] {
+            assert_eq!(object(None, &[("THP", "0"), asks]), Some(FULL), "{asks:?}");
+            assert_eq!(object(Some("sheaf"), &[asks]), Some(FULL), "{asks:?}");
+            assert_eq!(object(Some("slub"), &[asks]), Some("slub"), "{asks:?}");
+        }
     }
 
     #[test]

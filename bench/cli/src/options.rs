@@ -1,6 +1,8 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_mm::heap::options::{MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions};
+use quarry_mm::heap::options::{
+    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
+};
 use std::fmt;
 
 /// A checked `KEY=VALUE`.
@@ -53,10 +55,12 @@ impl Setting {
         };
         let setting = Self { key: option.name, value: value.to_owned() };
         let mut options = <StackOptions>::default();
-        let set = match options.set(option.name, value) {
-            Err(OptionError::UnknownName) => options.set_mechanism(option.name, value),
-            set => set,
-        };
+        let mut set = options.set(option.name, value);
+        for more in [StackOptions::set_check, StackOptions::set_mechanism] {
+            if set == Err(OptionError::UnknownName) {
+                set = more(&mut options, option.name, value);
+            }
+        }
         match set {
             Ok(()) => Ok(setting),
             Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
@@ -69,7 +73,7 @@ impl Setting {
 
 /// The options of all libraries.
 fn all() -> impl Iterator<Item = &'static OptionHelp> {
-    OPTIONS.iter().chain(MECHANISM_OPTIONS)
+    OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS)
 }
 
 /// The table of options as help prints it.

@@ -76,8 +76,16 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
         Some(slab) => Some(slab.to_owned()),
         None => slab_of_environment()?,
     };
-    let library = library::find(slab.as_deref(), last("LIBRARY").map(OsString::from))
-        .map_err(LibraryError::into_error)?;
+    let of_environment = variables();
+    let inherited = of_environment.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let given = settings.iter().map(|(key, value)| (*key, value.as_str()));
+    let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
+    let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
+    let library = library::find(
+        library::object_for(slab.as_deref(), asked),
+        last("LIBRARY").map(OsString::from),
+    )
+    .map_err(LibraryError::into_error)?;
 
     let path = env::var_os("PATH");
     let name = &args.program.command[0];
@@ -138,6 +146,15 @@ fn watch(target: &str, format: Option<&str>, command: &mut Command) {
             say(format_args!("--stats: nothing will be printed after a signal or _exit: {error:#}"))
         }
     }
+}
+
+/// The variables that the library will read, without their prefix.
+fn variables() -> Vec<(String, String)> {
+    let names = env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_str()?.strip_prefix("QUARRY_")?.to_owned();
+        Some((name, value.into_string().ok()?))
+    });
+    names.collect()
 }
 
 /// The library reads the other variables itself; this one decides which library it is.

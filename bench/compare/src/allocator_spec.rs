@@ -7,12 +7,16 @@ use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
 use std::path::PathBuf;
 
+/// Finds a shared object by a slab policy, and by settings.
+pub type FindObject<'a> = &'a dyn Fn(Option<&str>, &[(String, String)]) -> Result<PathBuf>;
+
 /// Quarry's shared objects and options, which come with the command.
 pub struct BuiltIn<'a> {
-    /// Slab policies: `quarry-NAME` is the shared object that has one.
+    /// Slab policies, and `full`: `quarry-NAME` is the shared object that has it.
     pub slabs: &'a [&'a str],
-    /// Finds the shared object with a slab policy; `None` is the default one.
-    pub find: &'a dyn Fn(Option<&str>) -> Result<PathBuf>,
+    /// Finds the shared object of this name that has what the settings ask for; `None` is the
+    /// default one.
+    pub find: FindObject<'a>,
     /// Checks `KEY=VALUE` and gives the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
 }
@@ -57,7 +61,8 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
         let mut settings = quarry_settings(settings, built_in)?;
         // The slab policy is compiled in.
         let wanted = settings.extract_if(.., |(key, _)| key == "QUARRY_SLAB").last();
-        let found = (built_in.find)(wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab));
+        let slab = wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab);
+        let found = (built_in.find)(slab, &settings);
         let found = found.map(|path| allocators::preloaded(label, path, None));
         (allocators::or_absent(label, found)?, settings)
     } else {
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     fn found(specifications: &[&str]) -> Result<Found> {
-        let find = |slab: Option<&str>| match slab {
+        let find = |slab: Option<&str>, _: &[_]| match slab {
             None => Ok(PathBuf::from("/lib/libquarry.so")),
             Some(slab) => bail!("libquarry-{slab}.so not found"),
         };

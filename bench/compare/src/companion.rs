@@ -4,11 +4,11 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where `make install` puts a file among libraries: the default one with the version of its ABI,
-/// all others in a folder of their own.
+/// Where `make install` puts a file among libraries: those that programs link with the version of
+/// their ABI, all others in a folder of their own.
 fn installed_as(name: &str) -> PathBuf {
     match name {
-        "libquarry.so" => PathBuf::from("libquarry.so.0"),
+        "libquarry.so" | "libquarry-full.so" => PathBuf::from(format!("{name}.0")),
         other => Path::new("quarry").join(other),
     }
 }

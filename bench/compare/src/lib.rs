@@ -62,7 +62,7 @@ mod weight;
 mod witness;
 
 pub use advise::{AdviceEnding, AdviceRequest, Goal, advise};
-pub use allocator_spec::BuiltIn;
+pub use allocator_spec::{BuiltIn, FindObject};
 pub use allocators::FindLibrary;
 pub use compare::compare;
 pub use interrupt::Interrupt;

@@ -3,7 +3,7 @@
  * them back by themselves.
  *
  *   c++ -std=c++17 -Icrates/preload/include crates/preload/examples/orders.cpp \
- *       -Ltarget/release -lquarry -Wl,-rpath,target/release -o orders
+ *       -Ltarget/release -lquarry-full -Wl,-rpath,target/release -o orders
  */
 #include <quarry.h>
 

@@ -3,7 +3,7 @@
  * not need, under the heap's own limit, and go back to the file when they are flushed.
  *
  *   cc -std=c99 -Icrates/preload/include crates/preload/examples/pages.c \
- *       -Ltarget/release -lquarry -Wl,-rpath,target/release -o pages
+ *       -Ltarget/release -lquarry-full -Wl,-rpath,target/release -o pages
  */
 #include <quarry.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * forgotten.
  *
  *   cc -std=c99 -Icrates/preload/include crates/preload/examples/sessions.c \
- *       -Ltarget/release -lquarry -Wl,-rpath,target/release -o sessions
+ *       -Ltarget/release -lquarry-full -Wl,-rpath,target/release -o sessions
  */
 #include <quarry.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache, the budget, the heap profile. Made from the library's sources
+ * objects, pages, the page cache, the budget, the heap profile. Link with -lquarry-full; those of
+ * the heap and its profile are in libquarry.so as well. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */
 
 #ifndef QUARRY_H
@@ -28,13 +29,12 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_SHRINK_STOP ((size_t)-1)
 
 /*
- Of quarry_cache_create: no object shares cache lines with more others than it must
- (SLAB_HWCACHE_ALIGN).
+ Of quarry_cache_create: objects share as few cache lines as possible (SLAB_HWCACHE_ALIGN).
  */
 #define QUARRY_HWCACHE_ALIGN 1
 
 /*
- Of quarry_cache_create: the cache shares its slabs with no other one, whatever the slab policy
+ Of quarry_cache_create: the cache shares its slabs with no other cache, under any slab policy
  (SLAB_NO_MERGE).
  */
 #define QUARRY_NO_MERGE 2
@@ -46,8 +46,8 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_ZERO 1
 
 /*
- Of requests for pages: the caller cannot wait (GFP_ATOMIC). The request may use the reserve,
- but nothing is reclaimed for it, and the heap does not grow.
+ Of requests for pages: the caller cannot wait (GFP_ATOMIC). The request may use the reserve, but
+ reclaims nothing, and the heap does not grow.
  */
 #define QUARRY_ATOMIC 2
 
@@ -67,7 +67,7 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_TRY 2
 
 /*
- Of quarry_mapping_invalidate: dirty pages too, whose contents are lost.
+ Of quarry_mapping_invalidate: drops dirty pages too, whose contents are lost.
  */
 #define QUARRY_DIRTY_TOO 1
 
@@ -82,22 +82,22 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_PRESSURE_LOW 1
 
 /*
- Most of what is looked at is in use.
+ Most pages and objects that reclaim looks at are in use.
  */
 #define QUARRY_PRESSURE_MEDIUM 2
 
 /*
- Nearly all of it is, or the high mark cannot be reached.
+ Nearly all of them are, or the high mark cannot be reached.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
 
 /*
- How full the slab of an object is, beside all slabs for objects of its size. Objects that CPUs
- hold ready count as in use.
+ How full the slab of an object is, and all slabs for objects of its size. Objects that CPUs hold
+ ready count as in use.
  */
 typedef struct {
   /*
-   Objects of its slab that are in use, itself among them.
+   Objects in use in its slab, including itself.
    */
   unsigned int live;
   /*
@@ -105,13 +105,13 @@ typedef struct {
    */
   unsigned int total;
   /*
-   1 where it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense
-   would take from another one. A program that moves such objects comes to an end, with few
+   1 if it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense would
+   take from another one. A program that moves such objects is done after some time, with few
    slabs.
    */
   unsigned int is_sparse;
   /*
-   1 where no other object in use lies on one of its pages, which can go back without it.
+   1 if no other object in use lies on one of its pages, which can go back without it.
    */
   unsigned int frees_page;
   /*
@@ -119,19 +119,19 @@ typedef struct {
    */
   size_t slabs;
   /*
-   Of these, those that have objects in use and free ones.
+   The slabs among these that have objects in use and free ones.
    */
   size_t partial_slabs;
   /*
-   Objects in use of those.
+   Objects in use in those slabs.
    */
   size_t partial_live;
 } quarry_occupancy_t;
 
 /*
- What lies behind the pages of a mapping: functions that several threads call at once, some of
- them a thread of Quarry's own with 256 KiB of stack. None uses the mapping. Those that transfer
- return the bytes that they have moved, or a negative errno; they are called again for the rest.
+ The backing of a mapping's pages: functions that several threads call at once, one of them a
+ thread of Quarry's own with 256 KiB of stack. They must not use the mapping. Those that transfer
+ return the number of bytes, or a negative errno; they are called again for the rest.
  */
 typedef struct {
   /*
@@ -143,7 +143,7 @@ typedef struct {
    */
   void *context;
   /*
-   Bytes that there are now.
+   Returns the number of bytes now.
    */
   unsigned long (*size)(void *context);
   /*
@@ -151,30 +151,30 @@ typedef struct {
    */
   long (*read)(void *context, unsigned long offset, void *bytes, size_t count);
   /*
-   Writes bytes at an offset; NULL where nothing is ever written.
+   Writes bytes at an offset; NULL if pages are never written.
    */
   long (*write)(void *context, unsigned long offset, const void *bytes, size_t count);
   /*
-   Returns whether a page may be written that has this mark, for a caller who waits for it or
-   for nobody; NULL where all may.
+   Returns whether a page with this mark may be written; waits is 1 if a caller waits for it.
+   NULL if all pages may be written.
    */
   int (*may_write)(void *context, unsigned long mark, int waits);
   /*
-   Waits until all that was written is safe: 0 or a negative errno; NULL where it is at once.
+   Waits until all writes are safe: 0 or a negative errno; NULL if they are safe at once.
    */
   int (*sync)(void *context);
 } quarry_backing;
 
 /*
- The figures of the budget, in bytes, as of one moment.
+ The figures of the budget, in bytes, of one moment.
  */
 typedef struct {
   /*
-   The limit; SIZE_MAX where there is none.
+   The limit; SIZE_MAX if there is none.
    */
   size_t limit;
   /*
-   The marks below it: the reserve, where reclaim begins, and where it ends.
+   The marks below the limit: the reserve, the start of reclaim, and its end.
    */
   size_t min;
   /*
@@ -186,15 +186,16 @@ typedef struct {
    */
   size_t high;
   /*
-   In use.
+   Bytes in use.
    */
   size_t used;
   /*
-   What requests could have, an estimate.
+   Bytes that requests could get, an estimate.
    */
   size_t available;
   /*
-   Pages of the page cache, and of these dirty ones and those that cannot be reclaimed.
+   Pages of the page cache; dirty has the dirty ones, and pinned those that cannot be
+   reclaimed.
    */
   size_t file;
   /*
@@ -214,15 +215,15 @@ typedef struct {
    */
   size_t slab_unreclaimable;
   /*
-   What shrinkers said they could free.
+   Bytes that shrinkers reported they could free.
    */
   size_t shrinkable;
   /*
-   Descriptors of Quarry, beside the limit.
+   Descriptors of Quarry, outside of the limit.
    */
   size_t metadata;
   /*
-   Memory of the process that the budget does not know of.
+   Memory of the process outside of the budget.
    */
   size_t unaccounted;
   /*
@@ -237,22 +238,21 @@ typedef struct {
 
 /*
  A cache of the program that frees objects when memory is short. Both functions run on a thread
- of Quarry's own, with 192 KiB of stack and every signal blocked, or inside of quarry_reclaim and
- quarry_limit_wait; never inside of malloc or free. They may call malloc and free.
+ of Quarry's own, with 192 KiB of stack and every signal blocked, or inside quarry_reclaim and
+ quarry_limit_wait; never inside malloc or free. They may call malloc and free.
  */
 typedef struct {
   /*
-   Returns how many objects could be freed.
+   Returns the number of objects that could be freed.
    */
   size_t (*count)(void *context);
   /*
-   Looks at so many objects, the oldest first, and frees those that can be freed; returns how
-   many that were. Where it has looked at fewer, it says so in scanned.
+   Looks at this many objects, the oldest first, and frees those that can be freed; returns the
+   number of freed ones. If it has looked at fewer, it sets scanned.
    */
   size_t (*scan)(void *context, size_t objects, size_t *scanned);
   /*
-   The cost of making an object again, where 2 is that of reading a page; 0 for next to
-   nothing.
+   The cost of making an object again, where reading a page costs 2; 0 for next to nothing.
    */
   unsigned int seeks;
   /*
@@ -260,7 +260,7 @@ typedef struct {
    */
   unsigned int batch;
   /*
-   Bytes of an object; 0 where that is not known.
+   Bytes of an object; 0 if not known.
    */
   size_t object_bytes;
 } quarry_shrinker;
@@ -270,19 +270,19 @@ typedef struct {
  */
 typedef struct {
   /*
-   As long as the group has no more, nothing of it is reclaimed for others.
+   While the group has at most this, its memory is not reclaimed for others.
    */
   size_t min;
   /*
-   Beyond it memory of the group is reclaimed in the background.
+   Above this the background reclaims memory of the group.
    */
   size_t high;
   /*
-   At it requests of the group fail, after one reclaim of the group.
+   At this size, requests of the group fail after one reclaim of the group.
    */
   size_t max;
   /*
-   Most bytes of pages that may be pinned at a time.
+   Most bytes of pages that may be pinned at the same time.
    */
   size_t pinned_max;
 } quarry_group_limits;
@@ -302,49 +302,50 @@ const char *quarry_version(void);
 void quarry_stats_print(int fd);
 
 /*
- Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of QUARRY_LIMIT;
- SIZE_MAX lifts the limit. What is in use already stays in use, and what the control group allows
- is never exceeded. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
- with ENOTSUP where QUARRY_DISABLE=1.
+ Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
+ SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
+ control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
+ with ENOTSUP if QUARRY_DISABLE=1.
  */
 int quarry_set_limit(size_t bytes);
 
 /*
- Most bytes that the heap may hold now: the lowest of that limit and of what the control group
- was last seen to allow. SIZE_MAX where there is none.
+ Most bytes that the heap may hold now: the lower of that limit and the limit of the control
+ group when it was last read. SIZE_MAX if there is none.
  */
 size_t quarry_limit(void);
 
 /*
- Checks every invariant of the heap: returns 0 where all hold; else prints the broken one as a
- line on standard error and returns -1. Takes milliseconds per gigabyte. Nobody else may use the
- heap meanwhile: no other thread of the program, and no thread of Quarry's own, which
+ Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken one as a
+ line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may use
+ the heap during the call: neither a thread of the program, nor the thread of Quarry, which
  QUARRY_BACKGROUND=0 forbids.
  */
 int quarry_validate(void);
 
 /*
- Says of each of `count` pointers how full its slab is. All figures are 0 for what is no object
- in use of a slab: NULL, requests above 32 KiB, what is not Quarry's or was freed into its slab;
- for all under a slab policy that cannot tell (`slub`, `slab`, `slqb`), while checks look at
- every free (QUARRY_DEBUG, QUARRY_HARDEN), and where QUARRY_DISABLE=1. O(1) each.
+ Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
+ is an object in use of a slab: for NULL, requests above 32 KiB, memory that is not Quarry's or
+ was freed into its slab; for all pointers under a slab policy that cannot tell (`slub`, `slab`,
+ `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), or if QUARRY_DISABLE=1.
+ O(1) each.
 
- `pointers` are so many, and `out` has room for so many answers.
+ `pointers` has `count` pointers, and `out` has room for `count` answers.
  */
 void quarry_occupancy(void *const *pointers, size_t count, quarry_occupancy_t *out);
 
 /*
- As malloc, for an object that moves out of a sparse slab: from the fullest slab that has a free
- object, past those that CPUs hold, among which is what was freed last. Whether
- quarry_free_dense or free gives it back is the same.
+ Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
+ free object, not from the objects that CPUs hold, which include those freed last. Both
+ quarry_free_dense and free may free it.
  */
 void *quarry_malloc_dense(size_t size);
 
 /*
- As free, for an object that has moved: gives it to its slab at once, so that this can become
- empty.
+ Like free, for an object that has moved: gives it to its slab at once, so that the slab can
+ become empty.
 
- As free.
+ Same as free.
  */
 void quarry_free_dense(void *pointer);
 
@@ -352,12 +353,12 @@ void quarry_free_dense(void *pointer);
  Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which
  stands for 16. The first 24 bytes of `name` are its name in statistics.
 
- A constructor, if any, gets each object once, when the memory for it is taken, on whatever
- thread needs it; it may call malloc and free, but nothing of this file, and must not wait for
- another thread. Users free objects in the state in which they got them.
+ A constructor, if any, is called once for each object when memory for it is taken, on any thread
+ that needs the memory; it may call malloc and free, but no function of this file, and must not
+ wait for another thread. Users free objects in the state in which they got them.
 
- Returns NULL with EINVAL (size 0 or above 4 MiB, alignment, flags or name that do not exist),
- ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+ Returns NULL with EINVAL (size 0 or above 4 MiB; alignment, flags or name that do not exist),
+ ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  The name ends with a NUL.
  */
@@ -368,21 +369,21 @@ quarry_cache *quarry_cache_create(const char *name,
                                   unsigned int flags);
 
 /*
- Takes an object. Returns NULL with ENOMEM, or with EINVAL where there is no such cache or flag.
+ Takes an object. Returns NULL with ENOMEM, or with EINVAL if there is no such cache or flag.
  */
 void *quarry_cache_alloc(quarry_cache *cache, unsigned int flags);
 
 /*
- Gives an object back; NULL is ignored. Prints a line and aborts where the cache has no object
- there, or where the object is seen not to be in use.
+ Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
+ there, or if the object is seen not to be in use.
 
- Nobody uses the object any more.
+ No code uses the object any more.
  */
 void quarry_cache_free(quarry_cache *cache, void *object);
 
 /*
- Takes up to `count` objects into the front of `objects`; returns how many. Where there are
- fewer, errno is ENOMEM, or EINVAL where there is no such cache or flag.
+ Takes up to `count` objects into the front of `objects`; returns their number. If there are
+ fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 
  `objects` has room for `count` pointers.
  */
@@ -392,119 +393,117 @@ size_t quarry_cache_alloc_bulk(quarry_cache *cache,
                                void **objects);
 
 /*
- Gives `count` objects back, each of them another one. Aborts as quarry_cache_free.
+ Gives `count` different objects back. Aborts like quarry_cache_free.
 
- `objects` are `count` pointers, and nobody uses the objects any more.
+ `objects` are `count` pointers, and no code uses the objects any more.
  */
 void quarry_cache_free_bulk(quarry_cache *cache, size_t count, void *const *objects);
 
 /*
- Takes `count` objects ahead, at most 4,000, so that requests cannot fail later. Returns NULL
- with ENOMEM where there is no memory for all of them, or with EINVAL where they are too many, or
- where there is no such cache.
+ Takes `count` objects in advance, at most 4,000, so that later requests cannot fail. Returns
+ NULL with ENOMEM if there is no memory for all of them, or with EINVAL if they are too many, or
+ if there is no such cache.
  */
 quarry_reserve *quarry_cache_prefill(quarry_cache *cache, size_t count);
 
 /*
- Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT where all have
- been taken. Aborts where there is no such reserve.
+ Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all have
+ been taken. Aborts if there is no such reserve.
 
- No other thread uses the reserve meanwhile.
+ No other thread uses the reserve during the call.
  */
 void *quarry_reserve_alloc(quarry_reserve *reserve);
 
 /*
- Gives back what a reserve has left, and the reserve; NULL is ignored. Aborts where there is no
- such reserve.
+ Gives back the objects that a reserve has left, and the reserve; NULL is ignored. Aborts if
+ there is no such reserve.
 
- Nobody uses the reserve any more.
+ No code uses the reserve any more.
  */
 void quarry_reserve_free(quarry_reserve *reserve);
 
 /*
- Gives back the memory that a cache holds beyond what is in use. Returns 0, or -1 with EINVAL
- where there is no such cache.
+ Gives back the memory of a cache beyond what is in use. Returns 0, or -1 with EINVAL if there is
+ no such cache.
  */
 int quarry_cache_shrink(quarry_cache *cache);
 
 /*
- Destroys a cache that nobody uses any more. Returns 0; or the number of objects that are still
- in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL where
- there is no such cache, as where it was destroyed before.
+ Destroys a cache that is not used any more. Returns 0; or the number of objects that are still
+ in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL if
+ there is no such cache, for example because it was destroyed before.
 
- No other thread uses the cache meanwhile.
+ No other thread uses the cache during the call.
  */
 long quarry_cache_destroy(quarry_cache *cache);
 
 /*
  Takes a block of 2^order pages of 4 KiB (order 0 to 9), at a multiple of its size. Returns NULL
- with ENOMEM, with EINVAL where there is no such order or flag, or with ENOTSUP where
- QUARRY_DISABLE=1.
+ with ENOMEM, with EINVAL if there is no such order or flag, or with ENOTSUP if QUARRY_DISABLE=1.
  */
 void *quarry_pages_alloc(unsigned int order, unsigned int flags);
 
 /*
- Gives a block of pages back; NULL is ignored. Prints a line and aborts where no block of this
- order starts there.
+ Gives a block of pages back; NULL is ignored. Prints a line and aborts if no block of this order
+ starts there.
 
- Nobody uses the pages any more.
+ No code uses the pages any more.
  */
 void quarry_pages_free(void *pages, unsigned int order);
 
 /*
- Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
- orders 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an
- order that does not exist), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+ Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
+ 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an order
+ that does not exist), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
- The functions do what quarry_backing asks for until the mapping is closed.
+ The functions do what quarry_backing requires until the mapping is closed.
  */
 quarry_mapping *quarry_mapping_open(const quarry_backing *backing, unsigned int page_order);
 
 /*
- Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
- fstat; the descriptor is closed then, if flags have QUARRY_OWN_FD.
+ Makes a mapping over an open file. Returns NULL like quarry_mapping_open, or with the errno of
+ fstat; then the descriptor is closed if flags have QUARRY_OWN_FD.
 
- The descriptor stays open until the mapping is closed; nobody else closes it, if flags have
- QUARRY_OWN_FD.
+ The descriptor stays open until the mapping is closed; if flags have QUARRY_OWN_FD, no other
+ code closes it.
  */
 quarry_mapping *quarry_mapping_open_fd(int fd, unsigned int page_order, unsigned int flags);
 
 /*
- Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
- a write that failed since the last flush: what is dirty still is lost. The mapping is closed in
- any case.
+ Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
+ write that failed since the last flush: then pages that are still dirty are lost. The mapping is
+ closed in any case.
 
- Nobody uses the mapping any more, and none of its pages is pinned.
+ No code uses the mapping any more, and none of its pages is pinned.
  */
 int quarry_mapping_close(quarry_mapping *mapping);
 
 /*
- Pins a page that is cached; never waits. Returns NULL with ENOENT where it is not.
+ Pins a page that is cached; never waits. Returns NULL with ENOENT if it is not cached.
 
  The mapping is open.
  */
 quarry_page *quarry_page_get(quarry_mapping *mapping, unsigned long index);
 
 /*
- Pins a page, which is read if it is not cached. Returns NULL with the errno of the backing,
- ENOMEM, ENXIO where the page begins behind the end of the backing, or ESTALE in the child of a
- fork.
+ Pins a page, and reads it if it is not cached. Returns NULL with the errno of the backing,
+ ENOMEM, ENXIO if the page begins after the end of the backing, or ESTALE in the child of a fork.
 
  The mapping is open.
  */
 quarry_page *quarry_page_read(quarry_mapping *mapping, unsigned long index);
 
 /*
- Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, with
- ENXIO where it would end behind 2^63 bytes, or as quarry_page_read.
+ Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY if the page is cached, with
+ ENXIO if it would end after 2^63 bytes, or like quarry_page_read.
 
  The mapping is open.
  */
 quarry_page *quarry_page_create(quarry_mapping *mapping, unsigned long index);
 
 /*
- The bytes of a page, which stay where they are while it is pinned. Where others write, the page
- is locked.
+ The bytes of a page, which stay in place while it is pinned. If other threads write the page,
+ the caller must lock it.
 
  The page is pinned.
  */
@@ -518,65 +517,65 @@ void *quarry_page_bytes(quarry_page *page);
 void quarry_page_pin(quarry_page *page);
 
 /*
- Gives a pin of a page up; NULL is ignored.
+ Gives up a pin of a page; NULL is ignored.
 
- The pin is the caller's, who does not use the page any more.
+ The pin belongs to the caller, which does not use the page any more.
  */
 void quarry_page_unpin(quarry_page *page);
 
 /*
- Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for others. Returns 0,
- or with QUARRY_TRY -1 with EBUSY.
+ Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for other threads.
+ Returns 0, or with QUARRY_TRY -1 with EBUSY.
 
  The page is pinned, and the calling thread has not locked it.
  */
 int quarry_page_lock(quarry_page *page, unsigned int flags);
 
 /*
- Unlocks a page, with the flags that it was locked with. Prints a line and aborts where nobody
- has locked it so, or another thread has for writing.
+ Unlocks a page, with the flags with which it was locked. Prints a line and aborts if no thread
+ has locked it with these flags, or if another thread has locked it for writing.
 
- The caller has locked it so.
+ The caller has locked it with these flags.
  */
 void quarry_page_unlock(quarry_page *page, unsigned int flags);
 
 /*
- Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
- may_write gets: the number of the change in a log, or 0. Where too much is dirty, this writes
- some pages that nobody has locked.
+ Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
+ mark: the number of the change in a log, or 0. If too much is dirty, this writes some pages that
+ no thread has locked.
 
- The page is one of the mapping, and pinned.
+ The page belongs to the mapping, and is pinned.
  */
 void quarry_page_dirty(quarry_mapping *mapping, quarry_page *page, unsigned long mark);
 
 /*
  Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
  Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
- dirty, with EAGAIN where the backing allows some not to be written yet, or with ESTALE.
+ dirty, with EAGAIN if the backing does not allow some to be written yet, or with ESTALE.
 
  The mapping is open, and the calling thread has locked none of its pages.
  */
 int quarry_mapping_flush(quarry_mapping *mapping, unsigned long first, unsigned long count);
 
 /*
- Writes all dirty pages, and waits until they survive a loss of power. Returns as
+ Writes all dirty pages, and waits until they survive a loss of power. Returns like
  quarry_mapping_flush.
 
- As quarry_mapping_flush.
+ Same as quarry_mapping_flush.
  */
 int quarry_mapping_sync(quarry_mapping *mapping);
 
 /*
- Drops all pages from index `from` on, dirty ones too. Who has one pinned keeps its bytes.
- Returns 0, or -1 with ESTALE.
+ Drops all pages from index `from` on, dirty ones too. A caller that has pinned one keeps its
+ bytes. Returns 0, or -1 with ESTALE.
 
- As quarry_mapping_flush.
+ Same as quarry_mapping_flush.
  */
 int quarry_mapping_truncate(quarry_mapping *mapping, unsigned long from);
 
 /*
- Drops those among `count` pages from `first` on that nobody uses and that are clean, or with
- QUARRY_DIRTY_TOO dirty. Returns how many stay.
+ Drops the unused clean pages among `count` pages from `first` on; with QUARRY_DIRTY_TOO also
+ dirty ones. Returns the number of pages that stay.
 
  The mapping is open.
  */
@@ -586,7 +585,7 @@ unsigned long quarry_mapping_invalidate(quarry_mapping *mapping,
                                         unsigned int flags);
 
 /*
- Reads those among `count` pages from `first` on that are not cached: a hint.
+ Reads the pages among `count` pages from `first` on that are not cached: a hint.
 
  The mapping is open.
  */
@@ -594,8 +593,8 @@ void quarry_mapping_prefetch(quarry_mapping *mapping, unsigned long first, unsig
 
 /*
  Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
- ENXIO where no page is cached at `old_index` or none can be at `new_index`, EBUSY where somebody
- uses the one there, ENOMEM or ESTALE.
+ ENXIO if no page is cached at `old_index` or none can be at `new_index`, EBUSY if another thread
+ uses the page at `new_index`, ENOMEM or ESTALE.
 
  The mapping is open.
  */
@@ -609,46 +608,46 @@ int quarry_mapping_rekey(quarry_mapping *mapping, unsigned long old_index, unsig
 unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
- Reads the figures of the budget into the first `bytes` bytes of `out`, where a program is
- compiled with fewer figures than the library has. Returns 0, or -1 with ENOTSUP where
- QUARRY_DISABLE=1.
+ Reads the figures of the budget into the first `bytes` bytes of `out`, which may be fewer than
+ the library has, if a program was compiled with fewer figures. Returns 0, or -1 with ENOTSUP
+ if QUARRY_DISABLE=1.
 
  `out` has room for `bytes` bytes.
  */
 int quarry_budget_read(quarry_budget *out, size_t bytes);
 
 /*
- Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
+ Sets the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
  square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
  Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 
 /*
- Waits until no more is in use than the limit of quarry_set_limit allows, for so many
- milliseconds at most. Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller holds nothing that
- a shrinker needs.
+ Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
+ Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller must not hold anything that a shrinker
+ needs.
  */
 int quarry_limit_wait(long milliseconds);
 
 /*
- Reclaims until so many bytes fewer are in use, or nothing more can be freed; returns how many
- fewer are. Calls shrinkers: the caller holds nothing that they need.
+ Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the
+ difference. Calls shrinkers: the caller must not hold anything that they need.
  */
 size_t quarry_reclaim(size_t bytes);
 
 /*
  Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
- ENOSPC (64 are registered), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+ ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  Any thread may call the functions with the context, until quarry_unregister has returned.
  */
 quarry_registration *quarry_shrinker_register(const quarry_shrinker *shrinker, void *context);
 
 /*
- Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
- too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP
- where QUARRY_DISABLE=1.
+ Calls a function with one of QUARRY_PRESSURE_ when the pressure changes, on the threads that
+ call shrinkers. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or
+ ENOTSUP if QUARRY_DISABLE=1.
 
  Any thread may call the function with the context, until quarry_unregister has returned.
  */
@@ -656,11 +655,11 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
                                               void *context);
 
 /*
- Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
- caller holds nothing that the call needs, and is not in it. Prints a line and aborts where
- nothing is registered.
+ Removes a registration, and waits for a call of it that is under way; NULL is ignored. The
+ caller must not hold anything that the call needs, and must not be in it. Prints a line and
+ aborts if there is no registration.
 
- It was registered, and nobody uses the registration any more.
+ It was registered, and no code uses the registration any more.
  */
 void quarry_unregister(quarry_registration *registration);
 
@@ -675,12 +674,12 @@ int quarry_group_create(const quarry_group_limits *limits);
 /*
  Changes the limits of a group. Returns 0, or -1 with EINVAL.
 
- As quarry_group_create.
+ Same as quarry_group_create.
  */
 int quarry_group_limit(int group, const quarry_group_limits *limits);
 
 /*
- Bytes that are charged to a group; 0 with EINVAL where there is none.
+ Bytes that are charged to a group; 0 with EINVAL if there is no such group.
  */
 size_t quarry_group_used(int group);
 
@@ -690,21 +689,21 @@ size_t quarry_group_used(int group);
 int quarry_group_destroy(int group);
 
 /*
- Starts a heap profile with about one sample in mean_bytes; 0 is 512 KiB. The counts of the one
- before are gone. Returns 0, or -1 with ENOTSUP where QUARRY_DISABLE=1, EALREADY where a profile
- is on, EBUSY where another thread is switching it, or the error of the system.
+ Starts a heap profile with about one sample in mean_bytes; 0 stands for 512 KiB. Clears the
+ counts of the previous one. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
+ profile is on, EBUSY if another thread is switching it, or the error of the system.
  */
 int quarry_profile_start(size_t mean_bytes);
 
 /*
- Stops the heap profile. Its counts stay, to be written.
+ Stops the heap profile. Its counts stay to be written.
  */
 void quarry_profile_stop(void);
 
 /*
  Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
  `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
- 0, or -1 with ENODATA where there never was one, or the error of the system.
+ 0, or -1 with ENODATA if there never was one, or the error of the system.
  */
 int quarry_profile_write(int fd);
 

@@ -1,5 +1,5 @@
-//! The budget for C. `quarry.h` is made from this file as well: documentation that stands here is
-//! read there.
+//! The budget for C. `quarry.h` is also made from this file: its readers see the documentation
+//! here.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -13,7 +13,7 @@ use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::own_stack;
 use quarry_sys::report::fatal;
 
-/// QUARRY_SHRINK_STOP of `quarry.h`, which is no number that every C compiler knows.
+/// QUARRY_SHRINK_STOP of `quarry.h`, which is not a number that every C compiler knows.
 const SHRINK_STOP: usize = usize::MAX;
 
 /// More than any heap has.
@@ -23,34 +23,35 @@ const MOST_BYTES: usize = 16 << 40;
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
 /// Below the low mark; memory is being reclaimed.
 pub const QUARRY_PRESSURE_LOW: c_int = 1;
-/// Most of what is looked at is in use.
+/// Most pages and objects that reclaim looks at are in use.
 pub const QUARRY_PRESSURE_MEDIUM: c_int = 2;
-/// Nearly all of it is, or the high mark cannot be reached.
+/// Nearly all of them are, or the high mark cannot be reached.
 pub const QUARRY_PRESSURE_CRITICAL: c_int = 3;
 
-/// What a program has registered with the budget.
+/// A registration of the program with the budget.
 #[repr(C)]
 pub struct QuarryRegistration {
     _private: [u8; 0],
 }
 
-/// The figures of the budget, in bytes, as of one moment.
+/// The figures of the budget, in bytes, of one moment.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryBudget {
-    /// The limit; SIZE_MAX where there is none.
+    /// The limit; SIZE_MAX if there is none.
     pub limit: usize,
-    /// The marks below it: the reserve, where reclaim begins, and where it ends.
+    /// The marks below the limit: the reserve, the start of reclaim, and its end.
     pub min: usize,
     /// See min.
     pub low: usize,
     /// See min.
     pub high: usize,
-    /// In use.
+    /// Bytes in use.
     pub used: usize,
-    /// What requests could have, an estimate.
+    /// Bytes that requests could get, an estimate.
     pub available: usize,
-    /// Pages of the page cache, and of these dirty ones and those that cannot be reclaimed.
+    /// Pages of the page cache; dirty has the dirty ones, and pinned those that cannot be
+    /// reclaimed.
     pub file: usize,
     /// See file.
     pub dirty: usize,
@@ -60,11 +61,11 @@ pub struct QuarryBudget {
     pub slab_reclaimable: usize,
     /// Slabs of objects in use.
     pub slab_unreclaimable: usize,
-    /// What shrinkers said they could free.
+    /// Bytes that shrinkers reported they could free.
     pub shrinkable: usize,
-    /// Descriptors of Quarry, beside the limit.
+    /// Descriptors of Quarry, outside of the limit.
     pub metadata: usize,
-    /// Memory of the process that the budget does not know of.
+    /// Memory of the process outside of the budget.
     pub unaccounted: usize,
     /// Nanoseconds that 99.9 % of the reclaims inside of requests took at most.
     pub direct_p999_ns: usize,
@@ -73,24 +74,23 @@ pub struct QuarryBudget {
 }
 
 /// A cache of the program that frees objects when memory is short. Both functions run on a thread
-/// of Quarry's own, with 192 KiB of stack and every signal blocked, or inside of quarry_reclaim and
-/// quarry_limit_wait; never inside of malloc or free. They may call malloc and free.
+/// of Quarry's own, with 192 KiB of stack and every signal blocked, or inside quarry_reclaim and
+/// quarry_limit_wait; never inside malloc or free. They may call malloc and free.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryShrinker {
-    /// Returns how many objects could be freed.
+    /// Returns the number of objects that could be freed.
     pub count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
-    /// Looks at so many objects, the oldest first, and frees those that can be freed; returns how
-    /// many that were. Where it has looked at fewer, it says so in scanned.
+    /// Looks at this many objects, the oldest first, and frees those that can be freed; returns the
+    /// number of freed ones. If it has looked at fewer, it sets scanned.
     pub scan: Option<
         unsafe extern "C" fn(context: *mut c_void, objects: usize, scanned: *mut usize) -> usize,
     >,
-    /// The cost of making an object again, where 2 is that of reading a page; 0 for next to
-    /// nothing.
+    /// The cost of making an object again, where reading a page costs 2; 0 for next to nothing.
     pub seeks: c_uint,
     /// Objects of one scan; 0 stands for 128.
     pub batch: c_uint,
-    /// Bytes of an object; 0 where that is not known.
+    /// Bytes of an object; 0 if not known.
     pub object_bytes: usize,
 }
 
@@ -98,13 +98,13 @@ pub struct QuarryShrinker {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryGroupLimits {
-    /// As long as the group has no more, nothing of it is reclaimed for others.
+    /// While the group has at most this, its memory is not reclaimed for others.
     pub min: usize,
-    /// Beyond it memory of the group is reclaimed in the background.
+    /// Above this the background reclaims memory of the group.
     pub high: usize,
-    /// At it requests of the group fail, after one reclaim of the group.
+    /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
-    /// Most bytes of pages that may be pinned at a time.
+    /// Most bytes of pages that may be pinned at the same time.
     pub pinned_max: usize,
 }
 
@@ -117,7 +117,7 @@ fn code_of(level: Pressure) -> c_int {
     }
 }
 
-/// The budget; `None` and ENOTSUP or ENOMEM where there is none.
+/// The budget; `None` and ENOTSUP or ENOMEM if there is none.
 fn budget() -> Option<Budget> {
     let found = Budget::get();
     if found.is_none() {
@@ -132,9 +132,9 @@ fn refused(error: c_int) -> c_int {
     -1
 }
 
-/// Reads the figures of the budget into the first `bytes` bytes of `out`, where a program is
-/// compiled with fewer figures than the library has. Returns 0, or -1 with ENOTSUP where
-/// QUARRY_DISABLE=1.
+/// Reads the figures of the budget into the first `bytes` bytes of `out`, which may be fewer than
+/// the library has, if a program was compiled with fewer figures. Returns 0, or -1 with ENOTSUP
+/// if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// `out` has room for `bytes` bytes.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize
     let Some(budget) = budget() else { return -1 };
     let figures = own_stack::run(|| figures(budget));
     let bytes = bytes.min(size_of::<QuarryBudget>());
-    // SAFETY: there is room for so many bytes (caller's promise), and they are figures.
+    // SAFETY: there is room for this many bytes (caller's promise), and they are figures.
     unsafe {
         core::ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), out.cast(), bytes);
     }
@@ -173,7 +173,7 @@ fn figures(budget: Budget) -> QuarryBudget {
     }
 }
 
-/// Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
+/// Sets the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
 /// square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
 /// Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
 #[unsafe(no_mangle)]
@@ -190,9 +190,9 @@ pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     0
 }
 
-/// Waits until no more is in use than the limit of quarry_set_limit allows, for so many
-/// milliseconds at most. Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller holds nothing that
-/// a shrinker needs.
+/// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
+/// Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller must not hold anything that a shrinker
+/// needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
     let Some(budget) = budget() else { return -1 };
@@ -204,8 +204,8 @@ pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
     if progress.is_done() { 0 } else { refused(libc::ETIMEDOUT) }
 }
 
-/// Reclaims until so many bytes fewer are in use, or nothing more can be freed; returns how many
-/// fewer are. Calls shrinkers: the caller holds nothing that they need.
+/// Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the
+/// difference. Calls shrinkers: the caller must not hold anything that they need.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_reclaim(bytes: usize) -> usize {
     budget().map_or(0, |budget| budget.reclaim(bytes))
@@ -217,9 +217,9 @@ struct OfProgram {
     context: *mut c_void,
 }
 
-// SAFETY: quarry_shrinker_register asks for functions that any thread may call.
+// SAFETY: quarry_shrinker_register requires functions that any thread may call.
 unsafe impl Send for OfProgram {}
-// SAFETY: as above.
+// SAFETY: quarry_shrinker_register requires functions that any thread may call.
 unsafe impl Sync for OfProgram {}
 
 impl Shrinker for OfProgram {
@@ -244,7 +244,7 @@ impl Shrinker for OfProgram {
     }
 }
 
-/// The registration as C knows it.
+/// The handle of a registration for C.
 fn handle(registered: Result<Registration, BudgetError>) -> *mut QuarryRegistration {
     match registered {
         Ok(registration) => registration.into_raw().cast().as_ptr(),
@@ -257,7 +257,7 @@ fn handle(registered: Result<Registration, BudgetError>) -> *mut QuarryRegistrat
 }
 
 /// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
-/// ENOSPC (64 are registered), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+/// ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// Any thread may call the functions with the context, until quarry_unregister has returned.
@@ -281,9 +281,9 @@ pub unsafe extern "C" fn quarry_shrinker_register(
 /// The context of a C callback.
 struct Context(*mut c_void);
 
-// SAFETY: quarry_pressure_register asks for a function that any thread may call.
+// SAFETY: quarry_pressure_register requires a function that any thread may call.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: quarry_pressure_register requires a function that any thread may call.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -292,9 +292,9 @@ impl Context {
     }
 }
 
-/// Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
-/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP
-/// where QUARRY_DISABLE=1.
+/// Calls a function with one of QUARRY_PRESSURE_ when the pressure changes, on the threads that
+/// call shrinkers. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or
+/// ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// Any thread may call the function with the context, until quarry_unregister has returned.
@@ -315,12 +315,12 @@ pub unsafe extern "C" fn quarry_pressure_register(
     }))
 }
 
-/// Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
-/// caller holds nothing that the call needs, and is not in it. Prints a line and aborts where
-/// nothing is registered.
+/// Removes a registration, and waits for a call of it that is under way; NULL is ignored. The
+/// caller must not hold anything that the call needs, and must not be in it. Prints a line and
+/// aborts if there is no registration.
 ///
 /// # Safety
-/// It was registered, and nobody uses the registration any more.
+/// It was registered, and no code uses the registration any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration) {
     if let Some(address) = NonNull::new(registration.cast::<u8>()) {
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration
 }
 
 /// # Safety
-/// As [`quarry_group_create`].
+/// Same as [`quarry_group_create`].
 unsafe fn options_of(limits: *const QuarryGroupLimits) -> GroupOptions {
     // SAFETY: the caller's promise.
     let Some(limits) = (unsafe { limits.as_ref() }) else { return GroupOptions::default() };
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -
 /// Changes the limits of a group. Returns 0, or -1 with EINVAL.
 ///
 /// # Safety
-/// As quarry_group_create.
+/// Same as quarry_group_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_group_limit(
     group: c_int,
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn quarry_group_limit(
     0
 }
 
-/// Bytes that are charged to a group; 0 with EINVAL where there is none.
+/// Bytes that are charged to a group; 0 with EINVAL if there is no such group.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_group_used(group: c_int) -> usize {
     group_of(group).map_or(0, |group| group.usage().used)

@@ -1,5 +1,5 @@
-//! Caches of objects, and pages, for C. `quarry.h` is made from this file and `heap_api.rs`:
-//! documentation that stands here is read there.
+//! Caches of objects, and pages, for C. `quarry.h` is made from this file and `heap_api.rs`: its
+//! readers see the documentation here.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
@@ -11,22 +11,21 @@ use quarry::{
 use quarry_sys::errno;
 use quarry_sys::report::{fatal, warn};
 
-/// Of quarry_cache_create: no object shares cache lines with more others than it must
-/// (SLAB_HWCACHE_ALIGN).
+/// Of quarry_cache_create: objects share as few cache lines as possible (SLAB_HWCACHE_ALIGN).
 pub const QUARRY_HWCACHE_ALIGN: c_uint = 1;
-/// Of quarry_cache_create: the cache shares its slabs with no other one, whatever the slab policy
+/// Of quarry_cache_create: the cache shares its slabs with no other cache, under any slab policy
 /// (SLAB_NO_MERGE).
 pub const QUARRY_NO_MERGE: c_uint = 2;
 
 /// Of requests for objects and pages: all bytes are 0 (__GFP_ZERO). Not for objects of a cache with
 /// a constructor.
 pub const QUARRY_ZERO: c_uint = 1;
-/// Of requests for pages: the caller cannot wait (GFP_ATOMIC). The request may use the reserve,
-/// but nothing is reclaimed for it, and the heap does not grow.
+/// Of requests for pages: the caller cannot wait (GFP_ATOMIC). The request may use the reserve, but
+/// reclaims nothing, and the heap does not grow.
 pub const QUARRY_ATOMIC: c_uint = 2;
 
-/// A cache of objects of one size. It is a number in disguise, never an address. No thread destroys
-/// it while another one uses it.
+/// A cache of objects of one size. It is a number in disguise, never an address. No thread may
+/// destroy it while another one uses it.
 #[repr(C)]
 pub struct QuarryCache {
     _private: [u8; 0],
@@ -46,7 +45,7 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-/// The cache of a handle; `None` and EINVAL where there is none.
+/// The cache of a handle; `None` and EINVAL if there is none.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     // SAFETY: see `QuarryCache`.
     let found = unsafe { RawCache::of_handle(cache.addr()) };
@@ -56,7 +55,7 @@ fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     found
 }
 
-/// The cache of a handle to which something is given back, which cannot fail.
+/// The cache of a handle, for calls that give something back and cannot fail.
 fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
     // SAFETY: see `QuarryCache`.
     unsafe { RawCache::of_handle(cache.addr()) }
@@ -66,12 +65,12 @@ fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
 /// Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which
 /// stands for 16. The first 24 bytes of `name` are its name in statistics.
 ///
-/// A constructor, if any, gets each object once, when the memory for it is taken, on whatever
-/// thread needs it; it may call malloc and free, but nothing of this file, and must not wait for
-/// another thread. Users free objects in the state in which they got them.
+/// A constructor, if any, is called once for each object when memory for it is taken, on any thread
+/// that needs the memory; it may call malloc and free, but no function of this file, and must not
+/// wait for another thread. Users free objects in the state in which they got them.
 ///
-/// Returns NULL with EINVAL (size 0 or above 4 MiB, alignment, flags or name that do not exist),
-/// ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+/// Returns NULL with EINVAL (size 0 or above 4 MiB; alignment, flags or name that do not exist),
+/// ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// The name ends with a NUL.
@@ -106,7 +105,7 @@ pub unsafe extern "C" fn quarry_cache_create(
     }
 }
 
-/// Takes an object. Returns NULL with ENOMEM, or with EINVAL where there is no such cache or flag.
+/// Takes an object. Returns NULL with ENOMEM, or with EINVAL if there is no such cache or flag.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> *mut c_void {
     let Some(cache) = found(cache) else { return null_mut() };
@@ -118,23 +117,23 @@ pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> 
     object.map_or_else(|| null(libc::ENOMEM), |object| object.as_ptr().cast())
 }
 
-/// Gives an object back; NULL is ignored. Prints a line and aborts where the cache has no object
-/// there, or where the object is seen not to be in use.
+/// Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
+/// there, or if the object is seen not to be in use.
 ///
 /// # Safety
-/// Nobody uses the object any more.
+/// No code uses the object any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_cache_free(cache: *mut QuarryCache, object: *mut c_void) {
     if object.is_null() {
         return;
     }
     let cache = demanded(cache, "quarry_cache_free");
-    // SAFETY: it is an object of this cache, and given up (caller's promise).
+    // SAFETY: `object` is an object of this cache, and given up (caller's promise).
     unsafe { cache.free(cache.demand(object.cast())) };
 }
 
-/// Takes up to `count` objects into the front of `objects`; returns how many. Where there are
-/// fewer, errno is ENOMEM, or EINVAL where there is no such cache or flag.
+/// Takes up to `count` objects into the front of `objects`; returns their number. If there are
+/// fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 ///
 /// # Safety
 /// `objects` has room for `count` pointers.
@@ -160,7 +159,8 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     let taken = cache.alloc_bulk(out);
     if is_zeroed {
         for object in &out[..taken] {
-            // SAFETY: the first `taken` elements are objects of so many bytes that only we know.
+            // SAFETY: the first `taken` elements are objects of this many bytes that no other code
+            // knows.
             unsafe { object.assume_init().write_bytes(0, cache.info().object_bytes()) };
         }
     }
@@ -170,10 +170,10 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     taken
 }
 
-/// Gives `count` objects back, each of them another one. Aborts as quarry_cache_free.
+/// Gives `count` different objects back. Aborts like quarry_cache_free.
 ///
 /// # Safety
-/// `objects` are `count` pointers, and nobody uses the objects any more.
+/// `objects` are `count` pointers, and no code uses the objects any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_cache_free_bulk(
     cache: *mut QuarryCache,
@@ -194,9 +194,9 @@ pub unsafe extern "C" fn quarry_cache_free_bulk(
     unsafe { cache.free_bulk(core::slice::from_raw_parts(objects.cast(), count)) };
 }
 
-/// Takes `count` objects ahead, at most 4,000, so that requests cannot fail later. Returns NULL
-/// with ENOMEM where there is no memory for all of them, or with EINVAL where they are too many, or
-/// where there is no such cache.
+/// Takes `count` objects in advance, at most 4,000, so that later requests cannot fail. Returns
+/// NULL with ENOMEM if there is no memory for all of them, or with EINVAL if they are too many, or
+/// if there is no such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_prefill(
     cache: *mut QuarryCache,
@@ -212,11 +212,11 @@ pub extern "C" fn quarry_cache_prefill(
     }
 }
 
-/// Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT where all have
-/// been taken. Aborts where there is no such reserve.
+/// Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all have
+/// been taken. Aborts if there is no such reserve.
 ///
 /// # Safety
-/// No other thread uses the reserve meanwhile.
+/// No other thread uses the reserve during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_reserve_alloc(reserve: *mut QuarryReserve) -> *mut c_void {
     // SAFETY: the caller's promise is passed on.
@@ -226,11 +226,11 @@ pub unsafe extern "C" fn quarry_reserve_alloc(reserve: *mut QuarryReserve) -> *m
     object.map_or_else(|| null(libc::ENOENT), |object| object.as_ptr().cast())
 }
 
-/// Gives back what a reserve has left, and the reserve; NULL is ignored. Aborts where there is no
-/// such reserve.
+/// Gives back the objects that a reserve has left, and the reserve; NULL is ignored. Aborts if
+/// there is no such reserve.
 ///
 /// # Safety
-/// Nobody uses the reserve any more.
+/// No code uses the reserve any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_reserve_free(reserve: *mut QuarryReserve) {
     if !reserve.is_null() {
@@ -240,15 +240,15 @@ pub unsafe extern "C" fn quarry_reserve_free(reserve: *mut QuarryReserve) {
 }
 
 /// # Safety
-/// Nobody else uses the reserve.
+/// No other code uses the reserve.
 unsafe fn reserve_at(reserve: *mut QuarryReserve, entry: &str) -> RawReserve {
     // SAFETY: the caller's promise is passed on.
     let found = unsafe { RawReserve::from_raw(reserve.cast()) };
     found.unwrap_or_else(|| fatal(format_args!("{entry}({reserve:p}): no reserve is there")))
 }
 
-/// Gives back the memory that a cache holds beyond what is in use. Returns 0, or -1 with EINVAL
-/// where there is no such cache.
+/// Gives back the memory of a cache beyond what is in use. Returns 0, or -1 with EINVAL if there is
+/// no such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
     let Some(cache) = found(cache) else { return -1 };
@@ -256,12 +256,12 @@ pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
     0
 }
 
-/// Destroys a cache that nobody uses any more. Returns 0; or the number of objects that are still
-/// in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL where
-/// there is no such cache, as where it was destroyed before.
+/// Destroys a cache that is not used any more. Returns 0; or the number of objects that are still
+/// in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL if
+/// there is no such cache, for example because it was destroyed before.
 ///
 /// # Safety
-/// No other thread uses the cache meanwhile.
+/// No other thread uses the cache during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_cache_destroy(cache: *mut QuarryCache) -> c_long {
     let Some(cache) = found(cache) else { return -1 };
@@ -277,8 +277,7 @@ pub unsafe extern "C" fn quarry_cache_destroy(cache: *mut QuarryCache) -> c_long
 }
 
 /// Takes a block of 2^order pages of 4 KiB (order 0 to 9), at a multiple of its size. Returns NULL
-/// with ENOMEM, with EINVAL where there is no such order or flag, or with ENOTSUP where
-/// QUARRY_DISABLE=1.
+/// with ENOMEM, with EINVAL if there is no such order or flag, or with ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_pages_alloc(order: c_uint, flags: c_uint) -> *mut c_void {
     if order > MOST_ORDER || flags & !(QUARRY_ZERO | QUARRY_ATOMIC) != 0 {
@@ -293,11 +292,11 @@ pub extern "C" fn quarry_pages_alloc(order: c_uint, flags: c_uint) -> *mut c_voi
     }
 }
 
-/// Gives a block of pages back; NULL is ignored. Prints a line and aborts where no block of this
-/// order starts there.
+/// Gives a block of pages back; NULL is ignored. Prints a line and aborts if no block of this order
+/// starts there.
 ///
 /// # Safety
-/// Nobody uses the pages any more.
+/// No code uses the pages any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_pages_free(pages: *mut c_void, order: c_uint) {
     if pages.is_null() {

@@ -4,8 +4,8 @@
 //! again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of ours on the
 //! stack, so no exception ever passes through Rust.
 //!
-//! We pass on a size of at most `PTRDIFF_MAX`, which no malloc serves either: the aligned forms of
-//! libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
+//! We pass on a size of at most `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
+//! of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
@@ -15,7 +15,7 @@ use quarry::process;
 use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
 use quarry_sys::report::fatal;
 
-/// `operator new` where the fast path refuses; null where there is no memory.
+/// `operator new` after the fast path has refused; null if there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
@@ -43,9 +43,9 @@ fn next_definition(next: &Next) -> *mut c_void {
     address
 }
 
-/// Defines a function that returns the result of `serve(size, align)`. Where that is null, it jumps
-/// to the next definition of an operator with the arguments (size, align, nothrow) as they came,
-/// but for the size's bound.
+/// Defines a function that returns the result of `serve(size, align)`. If that is null, it jumps to
+/// the next definition of an operator with its own arguments (size, align, nothrow), except that
+/// the size is bounded.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
@@ -119,8 +119,7 @@ macro_rules! or_next {
     };
 }
 
-/// Defines the operators that every program in C++ calls all the time: the fast path, without a
-/// frame.
+/// Defines the operators that every program in C++ uses most: the fast path, without a frame.
 macro_rules! operator_new_fast {
     ($($name:ident / $symbol:literal;)*) => {
         $(
@@ -167,15 +166,14 @@ operator_new! {
         => new_aligned_or_null;
 }
 
-/// Defines operators delete that are given no size. They ignore the further arguments (alignment,
-/// nothrow).
+/// Defines operators delete without a size. They ignore the further arguments (alignment, nothrow).
 macro_rules! operator_delete {
     ($($name:ident)*) => {
         $(
             /// A C++ operator delete.
             ///
             /// # Safety
-            /// As `free`.
+            /// Same as `free`.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(pointer: *mut c_void) {
                 // SAFETY: the caller's promise is passed on.
@@ -204,11 +202,11 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size where the fast path refuses: for a large block, or for a size that
-/// is not that of the object.
+/// `operator delete` with a size after the fast path has refused: for a large block, or for a size
+/// that does not match the object.
 ///
 /// # Safety
-/// As `free`.
+/// Same as `free`.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn delete_slow(pointer: *mut c_void, size: usize) {
@@ -216,14 +214,14 @@ unsafe extern "C" fn delete_slow(pointer: *mut c_void, size: usize) {
     unsafe { free_of_size(Entry::Delete, pointer, size, MIN_ALIGN) };
 }
 
-/// Defines operators delete that are given size and alignment.
+/// Defines operators delete with a size and an alignment.
 macro_rules! operator_delete_aligned {
     ($($name:ident)*) => {
         $(
             /// A C++17 operator delete.
             ///
             /// # Safety
-            /// As `free`.
+            /// Same as `free`.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(pointer: *mut c_void, size: usize, align: usize) {
                 // SAFETY: the caller's promise is passed on.

@@ -1,13 +1,13 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
 //! An object that is opened with that flag looks for every symbol in itself and in the objects that
-//! it needs, the C library among them: it would call the C library's `free` for blocks that the
-//! program got from our `malloc`. So where ours is the program's `malloc`, we clear the flag, and
-//! the object finds the same functions as all others.
+//! it needs, including the C library: it would call the C library's `free` for blocks that the
+//! program got from our `malloc`. So if ours is the program's `malloc`, we clear the flag, and the
+//! object finds the same functions as all others.
 //!
-//! The loader finds its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
+//! The loader identifies its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
 //! namespace from that object. Therefore our `dlopen` jumps to the next definition, with the stack
-//! as it came.
+//! unchanged.
 
 use crate::front;
 use crate::libc_malloc::Next;
@@ -19,7 +19,7 @@ use quarry_sys::errno::KeepErrno;
 /// of all our machines.
 #[repr(C)]
 struct Onward {
-    /// The next definition; null where there is none.
+    /// The next definition; null if there is none.
     next: *mut c_void,
     /// The flags for it.
     flags: usize,
@@ -30,7 +30,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     let mut errno = KeepErrno::new();
     let next = NEXT.address();
     if next.is_null() {
-        // A C library before glibc 2.34 has it in libdl.so.2, which is not loaded.
+        // Before glibc 2.34 the function is in libdl.so.2, which is not loaded.
         errno.set(libc::ENOSYS);
     }
     let splits = flags & libc::RTLD_DEEPBIND != 0
@@ -40,7 +40,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     Onward { next, flags: flags as u32 as usize }
 }
 
-/// As in the C library, without RTLD_DEEPBIND where Quarry serves; see the module.
+/// Like the C library's, but without RTLD_DEEPBIND if Quarry serves; see the module.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -63,7 +63,7 @@ pub extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     )
 }
 
-/// As in the C library, without RTLD_DEEPBIND where Quarry serves; see the module.
+/// Like the C library's, but without RTLD_DEEPBIND if Quarry serves; see the module.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]

@@ -1,4 +1,4 @@
-//! Finds out whether the program's `malloc` is ours at all.
+//! Checks whether the program's `malloc` is ours.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -29,22 +29,22 @@ unsafe extern "C" {
 
 /// The object that defines a function.
 pub(crate) struct Owner {
-    /// The file, by the name that the loader knows.
+    /// The file, by the loader's name.
     pub(crate) file: &'static CStr,
-    /// It is the program itself.
+    /// The object is the program itself.
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader for the object at `address`, and for the entry of the symbol there, null where
-/// it is not known.
+/// Asks the loader for the object at `address`, and for the entry of the symbol there, which is
+/// null if it is not known.
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     let mut entry = ptr::null_mut();
     let dladdr1 = DLADDR1.address();
-    // SAFETY: both functions accept any address and fill `info` where they find an object, which
-    // is otherwise not read; zeros are a valid Dl_info. glibc declares `dladdr1` so, and gives with
-    // this flag a pointer to the symbol or leaves null.
+    // SAFETY: both functions accept any address and fill `info` if they find an object, and `info`
+    // is read only then; zeros are a valid Dl_info. glibc declares `dladdr1` with this type, and
+    // with this flag sets the pointer to the symbol or leaves it null.
     unsafe {
         let found = if dladdr1.is_null() {
             libc::dladdr(address, info.as_mut_ptr())
@@ -56,9 +56,9 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the `malloc` which the program calls; `None` where that is this library.
-/// In a program at a fixed address, `malloc` may have an address of the program's that only stands
-/// for the definition.
+/// The object that defines the `malloc` which the program calls; `None` if it is this library. In a
+/// program at a fixed address, `malloc` may have an address in the program that only stands for the
+/// definition.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };

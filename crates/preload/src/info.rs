@@ -1,5 +1,4 @@
-//! The functions by which a program asks an allocator about itself: `mallinfo`, `malloc_info`,
-//! `malloc_trim`.
+//! The functions by which a program queries an allocator: `mallinfo`, `malloc_info`, `malloc_trim`.
 
 use crate::libc_malloc;
 use crate::mallinfo::{Mallinfo, Mallinfo2};
@@ -9,7 +8,7 @@ use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 
-/// Bytes held from the system, in use and free, as glibc names them.
+/// Bytes held from the system, in use and free, by glibc's names.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
     if ensure_ready() == Mode::Disabled {
@@ -54,8 +53,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// Gives all free memory back to the system that can be given back. Returns 1 if there was any,
-/// else 0.
+/// Gives free memory back to the system, as far as possible. Returns 1 if there was any, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
@@ -67,8 +65,8 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They are accepted and have no effect,
-/// so that programs which insist on success go on.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They are accepted without effect, so
+/// that programs which insist on success go on.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
 /// Returns 1 for a parameter that glibc knows, 0 for others.

@@ -1,17 +1,19 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
-//! It exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free`
-//! consist of their fast paths (`fast_path`); everything else is behind a cold call that keeps
-//! `errno`.
+//! It exports only the ABI (`abi.txt` lists it, and a test compares). `malloc` and `free` consist
+//! of their fast paths (`fast_path`); everything else is in a cold call that keeps `errno`.
+//!
+//! With the feature `full` it is `libquarry-full.so`, which also has the checks and the functions
+//! of `quarry.h` for caches of objects, the page cache and the budget.
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so the
 //! library is empty there: the tests use the shared object of the release profile.
 #![cfg_attr(panic = "abort", no_std)]
 #![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
 
-#[cfg(panic = "abort")]
+#[cfg(all(panic = "abort", feature = "full"))]
 mod budget_api;
-#[cfg(panic = "abort")]
+#[cfg(all(panic = "abort", feature = "full"))]
 mod cache_api;
 #[cfg(panic = "abort")]
 mod cxx;
@@ -39,7 +41,9 @@ mod libc_malloc;
 mod mallinfo;
 #[cfg(panic = "abort")]
 mod malloc;
-#[cfg(panic = "abort")]
+#[cfg(all(panic = "abort", feature = "full"))]
+mod occupancy_api;
+#[cfg(all(panic = "abort", feature = "full"))]
 mod page_cache_api;
 #[cfg(panic = "abort")]
 mod profile_api;

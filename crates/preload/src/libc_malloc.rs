@@ -1,4 +1,4 @@
-//! The C library's own allocator, for `QUARRY_DISABLE=1`: the next definitions behind ours.
+//! The C library's own allocator, for `QUARRY_DISABLE=1`: the next definitions after ours.
 
 use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::{CStr, c_int, c_void};
@@ -17,7 +17,7 @@ impl Next {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, null where there is none.
+    /// Its address, null if there is none.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -29,8 +29,8 @@ impl Next {
         found
     }
 
-    /// As [`address`](Self::address); where that is null, the address in the first of the
-    /// `libraries` that is loaded and has the symbol.
+    /// Like [`address`](Self::address), but if that is null, the address in the first loaded
+    /// library of `libraries` that has the symbol.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {
@@ -51,7 +51,7 @@ impl Next {
         address
     }
 
-    /// The symbol as a function, where there is one.
+    /// The symbol as a function, if there is one.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.
@@ -80,12 +80,12 @@ macro_rules! forward {
             /// Forwards to the next definition.
             ///
             /// # Safety
-            /// As the C function of this name.
+            /// Same as the C function of this name.
             pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 static NEXT: Next = Next::new($symbol);
                 type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
-                // SAFETY: the type is the C prototype of the symbol, and the caller's promise is
-                // that of the C function.
+                // SAFETY: the type is the C prototype of the symbol, and the caller makes the
+                // promise of the C function.
                 unsafe { NEXT.function::<Function>()($($argument),*) }
             }
         )*

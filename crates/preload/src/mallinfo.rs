@@ -1,4 +1,4 @@
-//! What `mallinfo` and `mallinfo2` return: the layouts of glibc.
+//! Results of `mallinfo` and `mallinfo2`, in the layouts of glibc.
 
 use core::ffi::c_int;
 

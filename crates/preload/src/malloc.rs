@@ -19,7 +19,7 @@ fn out_of_memory() -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Hands out the object that the instance gave, or asks `forward` where the C library serves.
+/// Returns the object of the instance, or calls `forward` if the C library serves.
 fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if result.is_none() && ensure_ready() == Mode::Disabled {
         return forward();
@@ -27,7 +27,7 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
     raw(result)
 }
 
-/// `malloc` where the fast path refuses.
+/// `malloc` after the fast path has refused.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
@@ -35,10 +35,10 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     served(process::alloc_slow(Request::of(size)), || unsafe { libc_malloc::malloc(size) })
 }
 
-/// `free` where the fast path refuses.
+/// `free` after the fast path has refused.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
@@ -50,11 +50,11 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     }
 }
 
-/// `free` of what the list of the running CPU has refused as well. Its callers have nothing on the
-/// stack by then.
+/// `free` after the list of the running CPU has refused as well. Its callers have nothing left on
+/// the stack.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[inline(never)]
 unsafe extern "C" fn free_unlisted(pointer: *mut c_void) {
     let _errno = KeepErrno::new();
@@ -70,18 +70,18 @@ unsafe extern "C" fn free_unlisted(pointer: *mut c_void) {
 /// The historical name of `free`.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is that of the last request. A `realloc` may have left a larger object
-/// where it was, so only an object that is smaller is wrong for sure.
+/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` may have left a larger object
+/// in place, so only a smaller object is certainly wrong.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     if STACK.halves().usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
@@ -91,21 +91,21 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.5: `align` and `size` are those of the call of `aligned_alloc`.
+/// C23 7.24.3.5: `align` and `size` are the arguments of the call of `aligned_alloc`.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, size: usize) {
     // SAFETY: the caller's promise is passed on.
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees the object that `entry` was given, and looks whether a request of `size` bytes at a
+/// Frees the object that was passed to `entry`, after a check that a request of `size` bytes at a
 /// multiple of `align` gets such an object.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
     // memalign rounds up.
     let align = align.checked_next_power_of_two().unwrap_or(align);
@@ -114,8 +114,8 @@ pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usiz
     unsafe { free_within(pointer) };
 }
 
-/// Looks at an object before it is freed, where Quarry serves. Not inlined: the callers go on to
-/// free the object, which needs the stack.
+/// Checks an object before it is freed, if Quarry serves. Not inlined: the callers then free the
+/// object, which needs the stack.
 #[inline(never)]
 fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
     if let Some(object) = Object::new(pointer.cast())
@@ -145,7 +145,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// As [`realloc`].
+/// Same as [`realloc`].
 #[cold]
 #[inline(never)]
 unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
@@ -163,11 +163,11 @@ unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
     )
 }
 
-/// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and a null `pointer` is
-/// `malloc`. On failure the old block stays as it was.
+/// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and with a null `pointer`
+/// it is `malloc`. On failure the old block is unchanged.
 ///
 /// # Safety
-/// `pointer` is null or came from this allocator, and is not used any more where this succeeds.
+/// `pointer` is null or came from this allocator, and is not used any more if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     if pointer.is_null() {
@@ -181,10 +181,11 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     pointer
 }
 
-/// `realloc` of `count * size` bytes; overflow is ENOMEM and leaves the block alone (glibc 2.26).
+/// `realloc` of `count * size` bytes; overflow is ENOMEM and does not change the block (glibc
+/// 2.26).
 ///
 /// # Safety
-/// As [`realloc`].
+/// Same as [`realloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     pointer: *mut c_void,
@@ -208,7 +209,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     })
 }
 
-/// As in glibc, an alignment that is no power of two is rounded up to one.
+/// As in glibc, an alignment that is not a power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
@@ -220,7 +221,7 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// C11 7.22.3.1: an alignment that is no power of two is EINVAL.
+/// C11 7.22.3.1: an alignment that is not a power of two is EINVAL.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if align.is_power_of_two() {
@@ -230,7 +231,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// POSIX.1-2017: returns the error, leaves `*out` alone on failure and `errno` always.
+/// POSIX.1-2017: returns the error; keeps `*out` on failure, and always keeps `errno`.
 ///
 /// # Safety
 /// `out` is writable.
@@ -271,7 +272,7 @@ pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// As [`malloc_usable_size`].
+/// Same as [`malloc_usable_size`].
 #[cold]
 #[inline(never)]
 unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {

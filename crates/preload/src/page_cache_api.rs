@@ -1,5 +1,5 @@
-//! The page cache, for C. `quarry.h` is made from this file too: documentation that stands here is
-//! read there.
+//! The page cache, for C. `quarry.h` is also made from this file: its readers see the documentation
+//! here.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
@@ -18,7 +18,7 @@ pub const QUARRY_OWN_FD: c_uint = 1;
 pub const QUARRY_EXCLUSIVE: c_uint = 1;
 /// Of quarry_page_lock: fails with EBUSY instead of waiting.
 pub const QUARRY_TRY: c_uint = 2;
-/// Of quarry_mapping_invalidate: dirty pages too, whose contents are lost.
+/// Of quarry_mapping_invalidate: drops dirty pages too, whose contents are lost.
 pub const QUARRY_DIRTY_TOO: c_uint = 1;
 
 /// The cached pages of one file or database.
@@ -33,9 +33,9 @@ pub struct QuarryPage {
     _private: [u8; 0],
 }
 
-/// What lies behind the pages of a mapping: functions that several threads call at once, some of
-/// them a thread of Quarry's own with 256 KiB of stack. None uses the mapping. Those that transfer
-/// return the bytes that they have moved, or a negative errno; they are called again for the rest.
+/// The backing of a mapping's pages: functions that several threads call at once, one of them a
+/// thread of Quarry's own with 256 KiB of stack. They must not use the mapping. Those that transfer
+/// return the number of bytes, or a negative errno; they are called again for the rest.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryBacking {
@@ -43,7 +43,7 @@ pub struct QuarryBacking {
     pub struct_size: usize,
     /// The first argument of all functions.
     pub context: *mut c_void,
-    /// Bytes that there are now.
+    /// Returns the number of bytes now.
     pub size: Option<unsafe extern "C" fn(context: *mut c_void) -> c_ulong>,
     /// Reads bytes at an offset.
     pub read: Option<
@@ -54,7 +54,7 @@ pub struct QuarryBacking {
             count: usize,
         ) -> c_long,
     >,
-    /// Writes bytes at an offset; NULL where nothing is ever written.
+    /// Writes bytes at an offset; NULL if pages are never written.
     pub write: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -63,26 +63,26 @@ pub struct QuarryBacking {
             count: usize,
         ) -> c_long,
     >,
-    /// Returns whether a page may be written that has this mark, for a caller who waits for it or
-    /// for nobody; NULL where all may.
+    /// Returns whether a page with this mark may be written; waits is 1 if a caller waits for it.
+    /// NULL if all pages may be written.
     pub may_write:
         Option<unsafe extern "C" fn(context: *mut c_void, mark: c_ulong, waits: c_int) -> c_int>,
-    /// Waits until all that was written is safe: 0 or a negative errno; NULL where it is at once.
+    /// Waits until all writes are safe: 0 or a negative errno; NULL if they are safe at once.
     pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
 }
 
-/// A backing of C, or a file.
+/// A backing of C functions, or a file.
 enum AnyBacking {
     Calls(QuarryBacking),
     File(FileBacking<ReadWrite>),
 }
 
-// SAFETY: quarry.h asks for functions that several threads may call at once.
+// SAFETY: quarry.h requires functions that several threads may call at once.
 unsafe impl Send for AnyBacking {}
-// SAFETY: as above.
+// SAFETY: quarry.h requires functions that several threads may call at once.
 unsafe impl Sync for AnyBacking {}
 
-/// What a function of C has moved.
+/// The result of a function of C.
 fn moved(result: c_long, asked: usize) -> Result<usize, OsError> {
     match usize::try_from(result) {
         Ok(moved) if moved <= asked => Ok(moved),
@@ -115,7 +115,7 @@ impl Backing for AnyBacking {
             Self::Calls(calls) => calls,
         };
         let Some(read) = calls.read else { return Err(OsError(libc::EBADF)) };
-        // SAFETY: the caller vouches for the function; so many bytes are writable.
+        // SAFETY: the caller vouches for the function; this many bytes are writable.
         let result = unsafe { read(calls.context, offset, bytes.as_mut_ptr().cast(), bytes.len()) };
         moved(result, bytes.len())
     }
@@ -143,7 +143,7 @@ impl Backing for AnyBacking {
         };
         let Some(write) = calls.write else { return Err(OsError(libc::EROFS)) };
         let Some(first) = pages.first() else { return Ok(0) };
-        // SAFETY: the caller vouches for the function; so many bytes are readable.
+        // SAFETY: the caller vouches for the function; this many bytes are readable.
         let result = unsafe { write(calls.context, offset, first.as_ptr().cast(), first.len()) };
         moved(result, first.len())
     }
@@ -201,7 +201,7 @@ fn answer(result: Result<(), PageError>) -> c_int {
     }
 }
 
-/// Moves a mapping to memory of its own.
+/// Moves a mapping to the heap.
 fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
     let mapping = match mapping {
         Ok(mapping) => mapping,
@@ -211,7 +211,7 @@ fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
         return null(libc::ENOMEM);
     };
     let place = place.cast::<AnyMapping>();
-    // SAFETY: the memory has the size, and is ours alone; a mapping is aligned as a pointer is.
+    // SAFETY: the memory has the size, and is ours alone; a mapping is aligned like a pointer.
     unsafe { place.write(mapping) };
     place.cast().as_ptr()
 }
@@ -219,11 +219,11 @@ fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
 /// # Safety
 /// The mapping is open.
 unsafe fn of<'a>(mapping: *mut QuarryMapping) -> &'a AnyMapping {
-    // SAFETY: the handle is the address that `keep` has made (caller's promise).
+    // SAFETY: the handle is the address that `keep` returned (caller's promise).
     unsafe { &*mapping.cast::<AnyMapping>() }
 }
 
-/// The handle of a page: its number and one.
+/// The handle of a page: its number plus one.
 fn handle(page: RawPage) -> *mut QuarryPage {
     without_provenance_mut(page.number() as usize + 1)
 }
@@ -235,7 +235,7 @@ fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
     }
 }
 
-/// The page with this handle; aborts with a line where nobody pins it.
+/// The page with this handle; aborts with a line if it is not pinned.
 fn raw(entry: &str, page: *mut QuarryPage) -> RawPage {
     RawPage::pinned(page.addr().wrapping_sub(1))
         .unwrap_or_else(|| fatal(format_args!("{entry}({page:p}): no page that is pinned")))
@@ -246,16 +246,16 @@ fn range(first: c_ulong, count: c_ulong) -> core::ops::Range<u64> {
 }
 
 fn builder(page_order: c_uint) -> quarry::MappingBuilder {
-    // Orders that are none are refused where the mapping is made.
+    // Other orders are refused when the mapping is made.
     PageCache::builder().page_order(u8::try_from(page_order).unwrap_or(u8::MAX))
 }
 
-/// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
-/// orders 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an
-/// order that does not exist), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+/// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
+/// 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an order
+/// that does not exist), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
-/// The functions do what quarry_backing asks for until the mapping is closed.
+/// The functions do what quarry_backing requires until the mapping is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_mapping_open(
     backing: *const QuarryBacking,
@@ -271,12 +271,12 @@ pub unsafe extern "C" fn quarry_mapping_open(
     keep(builder(page_order).open(AnyBacking::Calls(calls)))
 }
 
-/// Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
-/// fstat; the descriptor is closed then, if flags have QUARRY_OWN_FD.
+/// Makes a mapping over an open file. Returns NULL like quarry_mapping_open, or with the errno of
+/// fstat; then the descriptor is closed if flags have QUARRY_OWN_FD.
 ///
 /// # Safety
-/// The descriptor stays open until the mapping is closed; nobody else closes it, if flags have
-/// QUARRY_OWN_FD.
+/// The descriptor stays open until the mapping is closed; if flags have QUARRY_OWN_FD, no other
+/// code closes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_mapping_open_fd(
     fd: c_int,
@@ -299,33 +299,33 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
     }
 }
 
-/// Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
-/// a write that failed since the last flush: what is dirty still is lost. The mapping is closed in
-/// any case.
+/// Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
+/// write that failed since the last flush: then pages that are still dirty are lost. The mapping is
+/// closed in any case.
 ///
 /// # Safety
-/// Nobody uses the mapping any more, and none of its pages is pinned.
+/// No code uses the mapping any more, and none of its pages is pinned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_int {
     let Some(place) = NonNull::new(mapping.cast::<AnyMapping>()) else { return 0 };
-    // SAFETY: the mapping is open, and nobody else's (caller's promise).
+    // SAFETY: the mapping is open, and no other code uses it (caller's promise).
     let mapping = unsafe { place.read() };
     let flushed = mapping.flush(..);
     if flushed.is_err() {
-        // Or dropping it would try again, and say so in a line.
+        // Otherwise the drop would try again, and print a line.
         let _ = mapping.truncate(0);
     }
     drop(mapping);
     // SAFETY: `keep` has allocated it, and the mapping was moved out.
     unsafe { process::free_slow(place.cast()) };
     match flushed {
-        // The parent writes its own.
+        // The parent writes its own pages.
         Err(PageError::Forked) => 0,
         flushed => answer(flushed),
     }
 }
 
-/// Pins a page that is cached; never waits. Returns NULL with ENOENT where it is not.
+/// Pins a page that is cached; never waits. Returns NULL with ENOENT if it is not cached.
 ///
 /// # Safety
 /// The mapping is open.
@@ -341,9 +341,8 @@ pub unsafe extern "C" fn quarry_page_get(
     }
 }
 
-/// Pins a page, which is read if it is not cached. Returns NULL with the errno of the backing,
-/// ENOMEM, ENXIO where the page begins behind the end of the backing, or ESTALE in the child of a
-/// fork.
+/// Pins a page, and reads it if it is not cached. Returns NULL with the errno of the backing,
+/// ENOMEM, ENXIO if the page begins after the end of the backing, or ESTALE in the child of a fork.
 ///
 /// # Safety
 /// The mapping is open.
@@ -356,8 +355,8 @@ pub unsafe extern "C" fn quarry_page_read(
     pinned(unsafe { of(mapping) }.read(index))
 }
 
-/// Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, with
-/// ENXIO where it would end behind 2^63 bytes, or as quarry_page_read.
+/// Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY if the page is cached, with
+/// ENXIO if it would end after 2^63 bytes, or like quarry_page_read.
 ///
 /// # Safety
 /// The mapping is open.
@@ -374,8 +373,8 @@ pub unsafe extern "C" fn quarry_page_create(
     }
 }
 
-/// The bytes of a page, which stay where they are while it is pinned. Where others write, the page
-/// is locked.
+/// The bytes of a page, which stay in place while it is pinned. If other threads write the page,
+/// the caller must lock it.
 ///
 /// # Safety
 /// The page is pinned.
@@ -394,10 +393,10 @@ pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
     unsafe { raw("quarry_page_pin", page).pin_again() };
 }
 
-/// Gives a pin of a page up; NULL is ignored.
+/// Gives up a pin of a page; NULL is ignored.
 ///
 /// # Safety
-/// The pin is the caller's, who does not use the page any more.
+/// The pin belongs to the caller, which does not use the page any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
     if !page.is_null() {
@@ -406,8 +405,8 @@ pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
     }
 }
 
-/// Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for others. Returns 0,
-/// or with QUARRY_TRY -1 with EBUSY.
+/// Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for other threads.
+/// Returns 0, or with QUARRY_TRY -1 with EBUSY.
 ///
 /// # Safety
 /// The page is pinned, and the calling thread has not locked it.
@@ -422,11 +421,11 @@ pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) 
     -1
 }
 
-/// Unlocks a page, with the flags that it was locked with. Prints a line and aborts where nobody
-/// has locked it so, or another thread has for writing.
+/// Unlocks a page, with the flags with which it was locked. Prints a line and aborts if no thread
+/// has locked it with these flags, or if another thread has locked it for writing.
 ///
 /// # Safety
-/// The caller has locked it so.
+/// The caller has locked it with these flags.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint) {
     let is_exclusive = flags & QUARRY_EXCLUSIVE != 0;
@@ -441,12 +440,12 @@ pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint
     unsafe { locked.unlatch(is_exclusive) };
 }
 
-/// Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
-/// may_write gets: the number of the change in a log, or 0. Where too much is dirty, this writes
-/// some pages that nobody has locked.
+/// Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
+/// mark: the number of the change in a log, or 0. If too much is dirty, this writes some pages that
+/// no thread has locked.
 ///
 /// # Safety
-/// The page is one of the mapping, and pinned.
+/// The page belongs to the mapping, and is pinned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_dirty(
     mapping: *mut QuarryMapping,
@@ -459,13 +458,13 @@ pub unsafe extern "C" fn quarry_page_dirty(
     if !changed.is_of(mapping.raw()) {
         fatal(format_args!("quarry_page_dirty({page:p}): a page of another mapping"));
     }
-    // SAFETY: it is one of the mapping, and pinned.
+    // SAFETY: the page belongs to the mapping, and is pinned.
     unsafe { mapping.mark_dirty(changed, mark) };
 }
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
 /// Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
-/// dirty, with EAGAIN where the backing allows some not to be written yet, or with ESTALE.
+/// dirty, with EAGAIN if the backing does not allow some to be written yet, or with ESTALE.
 ///
 /// # Safety
 /// The mapping is open, and the calling thread has locked none of its pages.
@@ -479,22 +478,22 @@ pub unsafe extern "C" fn quarry_mapping_flush(
     answer(unsafe { of(mapping) }.flush(range(first, count)))
 }
 
-/// Writes all dirty pages, and waits until they survive a loss of power. Returns as
+/// Writes all dirty pages, and waits until they survive a loss of power. Returns like
 /// quarry_mapping_flush.
 ///
 /// # Safety
-/// As quarry_mapping_flush.
+/// Same as quarry_mapping_flush.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_mapping_sync(mapping: *mut QuarryMapping) -> c_int {
     // SAFETY: the caller's promise is passed on.
     answer(unsafe { of(mapping) }.sync())
 }
 
-/// Drops all pages from index `from` on, dirty ones too. Who has one pinned keeps its bytes.
-/// Returns 0, or -1 with ESTALE.
+/// Drops all pages from index `from` on, dirty ones too. A caller that has pinned one keeps its
+/// bytes. Returns 0, or -1 with ESTALE.
 ///
 /// # Safety
-/// As quarry_mapping_flush.
+/// Same as quarry_mapping_flush.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_mapping_truncate(
     mapping: *mut QuarryMapping,
@@ -504,8 +503,8 @@ pub unsafe extern "C" fn quarry_mapping_truncate(
     answer(unsafe { of(mapping) }.truncate(from).map(drop))
 }
 
-/// Drops those among `count` pages from `first` on that nobody uses and that are clean, or with
-/// QUARRY_DIRTY_TOO dirty. Returns how many stay.
+/// Drops the unused clean pages among `count` pages from `first` on; with QUARRY_DIRTY_TOO also
+/// dirty ones. Returns the number of pages that stay.
 ///
 /// # Safety
 /// The mapping is open.
@@ -522,7 +521,7 @@ pub unsafe extern "C" fn quarry_mapping_invalidate(
     unsafe { of(mapping) }.invalidate(range(first, count), which).busy
 }
 
-/// Reads those among `count` pages from `first` on that are not cached: a hint.
+/// Reads the pages among `count` pages from `first` on that are not cached: a hint.
 ///
 /// # Safety
 /// The mapping is open.
@@ -537,8 +536,8 @@ pub unsafe extern "C" fn quarry_mapping_prefetch(
 }
 
 /// Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
-/// ENXIO where no page is cached at `old_index` or none can be at `new_index`, EBUSY where somebody
-/// uses the one there, ENOMEM or ESTALE.
+/// ENXIO if no page is cached at `old_index` or none can be at `new_index`, EBUSY if another thread
+/// uses the page at `new_index`, ENOMEM or ESTALE.
 ///
 /// # Safety
 /// The mapping is open.

@@ -18,16 +18,16 @@ fn result(result: Result<(), ProfileError>) -> c_int {
     -1
 }
 
-/// Starts a heap profile with about one sample in mean_bytes; 0 is 512 KiB. The counts of the one
-/// before are gone. Returns 0, or -1 with ENOTSUP where QUARRY_DISABLE=1, EALREADY where a profile
-/// is on, EBUSY where another thread is switching it, or the error of the system.
+/// Starts a heap profile with about one sample in mean_bytes; 0 stands for 512 KiB. Clears the
+/// counts of the previous one. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
+/// profile is on, EBUSY if another thread is switching it, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
     ensure_ready();
     result(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
 }
 
-/// Stops the heap profile. Its counts stay, to be written.
+/// Stops the heap profile. Its counts stay to be written.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_stop() {
     profile::stop();
@@ -35,7 +35,7 @@ pub extern "C" fn quarry_profile_stop() {
 
 /// Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
 /// `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
-/// 0, or -1 with ENODATA where there never was one, or the error of the system.
+/// 0, or -1 with ENODATA if there never was one, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_write(fd: c_int) -> c_int {
     let written = {

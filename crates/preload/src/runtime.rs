@@ -1,4 +1,4 @@
-//! The items that the compiler demands of a `no_std` shared object.
+//! The items that the compiler requires of a `no_std` shared object.
 
 use quarry_sys::report::fatal;
 
@@ -16,7 +16,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-// The precompiled core refers to this symbol, though nothing unwinds with panic = "abort". It is
+// The precompiled core refers to this symbol, though with panic = "abort" no panic unwinds. It is
 // hidden, so that it does not become part of the ABI.
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality, \"ax\"",

@@ -1,10 +1,9 @@
-//! The start of the process: asks the system what it may not be asked later. Where `quarry run` has
-//! started a program that became another one, which Quarry does not serve, it prints a line.
+//! The start of the process: asks the system questions that it must not ask later. If `quarry run`
+//! has started a program that became another one, which Quarry does not serve, it prints a line.
 //!
-//! `quarry run` looks at the program that it is told to run. A script or a proxy executes another
-//! program in its place, and only the library sees that one, because it is loaded into it all the
-//! same. The process stays the one that `quarry run` became; the others that it may start need not
-//! speak.
+//! `quarry run` looks at the program that it is told to run. A script or a proxy then executes
+//! another program, and only the library sees that one, because it is loaded there too. Only the
+//! process that `quarry run` became prints the line, not other processes that it starts.
 
 use crate::front;
 use quarry_sys::report::warn;

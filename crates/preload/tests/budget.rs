@@ -4,14 +4,14 @@ use crate::support::{Run, linked_program};
 
 #[test]
 fn caches_of_the_program_give_way_while_it_allocates_forks_and_shrinks() {
-    let outcome = Run::new(linked_program("budget.c")).finish().success();
+    let outcome = Run::full(linked_program("budget.c")).finish().success();
     assert!(outcome.stdout.ends_with("done\n"), "{outcome}");
 }
 
 /// Without a thread nothing is called behind the program's back, and it reclaims itself.
 #[test]
 fn a_program_without_a_thread_reclaims_itself() {
-    let run = Run::new(linked_program("budget_alone.c")).env("QUARRY_BACKGROUND", "0");
+    let run = Run::full(linked_program("budget_alone.c")).env("QUARRY_BACKGROUND", "0");
     let outcome = run.finish().success();
     assert!(outcome.stdout.ends_with("done\n"), "{outcome}");
 }

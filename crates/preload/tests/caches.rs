@@ -3,7 +3,7 @@
 use crate::support::{Run, example, library, linked_program, skipped, slab_policy};
 
 fn part(name: &str) -> Run {
-    Run::new(linked_program("cache_use.c")).arg(name)
+    Run::full(linked_program("cache_use.c")).arg(name)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn children_have_caches() {
 /// What other CPUs hold of a cache is told from what is in use.
 #[test]
 fn objects_out_of_reach_are_named_as_such() {
-    let outcome = Run::new(linked_program("cache_unreached.c")).without_stats().finish().success();
+    let outcome = Run::full(linked_program("cache_unreached.c")).without_stats().finish().success();
     if outcome.stdout.starts_with("reached") {
         return skipped("there is one CPU, or there are no restartable sequences");
     }
@@ -97,7 +97,7 @@ fn misuse_is_reported() {
         ("pages-of-order", "quarry_pages_free({}): no block of 4 pages in use starts there"),
         ("pages-inside", "quarry_pages_free({}): no block of 4 pages in use starts there"),
     ] {
-        let run = Run::new(linked_program("cache_misuse.c")).arg(kind);
+        let run = Run::full(linked_program("cache_misuse.c")).arg(kind);
         let outcome = run.without_stats().finish();
         let pointer = outcome.stdout.lines().next().unwrap_or_default().to_owned();
         let text = text.replace("{}", &pointer);
@@ -109,7 +109,7 @@ fn misuse_is_reported() {
 
 #[test]
 fn the_example_in_c() {
-    let outcome = Run::new(example("sessions.c")).without_stats().finish().success();
+    let outcome = Run::full(example("sessions.c")).without_stats().finish().success();
     assert_eq!(
         outcome.stdout,
         "1000 sessions in prepared objects: yes\ntwo ends: yes\neight pages of zeroes: yes\n\
@@ -122,7 +122,7 @@ fn the_example_in_c() {
 
 #[test]
 fn the_example_in_cxx() {
-    let outcome = Run::new(example("orders.cpp")).without_stats().finish().success();
+    let outcome = Run::full(example("orders.cpp")).without_stats().finish().success();
     assert_eq!(outcome.stdout, "100 orders, 5050 pieces\nrefused: no pieces\n");
     assert_eq!(outcome.stderr, "", "no owner is lost");
 }

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use crate::support::{Outcome, Run, libraries, library, program, scratch, slab_policy};
-use quarry_mm::heap::options::{MECHANISM_OPTIONS, OPTIONS};
+use crate::support::{Outcome, Run, is_full, libraries, library, program, scratch, slab_policy};
+use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
 use quarry_mm::slab::{SLAB_POLICIES, slab_names};
 
 /// The slab policy of `libquarry.so`.
@@ -41,8 +41,10 @@ fn silent_without_variables() {
 #[test]
 fn unknown_name() {
     let is_default = library().is_none_or(|library| slab_policy(library) == DEFAULT_SLAB);
+    let of_checks = if library().is_none_or(is_full) { CHECK_OPTIONS } else { &[] };
     let of_slab = if is_default { &[][..] } else { MECHANISM_OPTIONS };
-    let accepted: Vec<_> = OPTIONS.iter().chain(of_slab).map(|option| option.name).collect();
+    let all = OPTIONS.iter().chain(of_checks).chain(of_slab);
+    let accepted: Vec<_> = all.map(|option| option.name).collect();
     let outcome = environment().env("QUARRY_FOO", "1").finish();
     let last = accepted.last().expect("there are options");
     assert!(outcome.stderr.ends_with(&format!(", {last}\n")), "it is cut off\n{outcome}");
@@ -264,6 +266,22 @@ fn statistics_of_a_program_that_allocates_nothing() {
     assert!(line.contains(": nothing["), "{outcome}");
     assert!(line.ends_with("]: nothing was asked of it\n"), "{outcome}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
+}
+
+/// `libquarry.so` has no checks: one line names the object that has them.
+#[test]
+fn checks_that_the_library_has_not() {
+    let Some(library) = library().filter(|library| !is_full(library)) else { return };
+    let run = |name: &str, value: &str| {
+        environment().env(name, value).env("LD_PRELOAD", library).finish()
+    };
+    for (name, value) in [("QUARRY_DEBUG", "FZ"), ("QUARRY_HARDEN", "1"), ("QUARRY_GUARD", "all")] {
+        let words = [&*format!("{name}={value}: "), "libquarry-full.so", "quarry run"];
+        one_line_with(run(name, value), &words);
+    }
+    for (name, value) in [("QUARRY_DEBUG", "-"), ("QUARRY_HARDEN", "0"), ("QUARRY_GUARD", "0")] {
+        assert_eq!(run(name, value).success().stderr, "", "{name}={value}");
+    }
 }
 
 /// The slab policy is compiled in: another one is another library, of all those that are built.

@@ -10,8 +10,9 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files whose functions and constants the header declares.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     "src/heap_api.rs",
+    "src/occupancy_api.rs",
     "src/cache_api.rs",
     "src/page_cache_api.rs",
     "src/budget_api.rs",
@@ -20,7 +21,8 @@ const SOURCES: [&str; 5] = [
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache, the budget, the heap profile. Made from the library's sources
+ * objects, pages, the page cache, the budget, the heap profile. Link with -lquarry-full; those of
+ * the heap and its profile are in libquarry.so as well. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */";
 
 /// Types whose contents are nobody's business.
@@ -112,13 +114,15 @@ fn quarry_h_is_made_from_the_functions() {
     assert_eq!(written, made, "QUARRY_WRITE_HEADER=1 writes {} anew", file.display());
 }
 
-/// The section of `abi.txt` that names what the header declares.
+/// The section of `abi.txt` that names what the header declares, and all of `abi-full.txt`.
 #[test]
 fn quarry_h_declares_what_the_library_exports() {
-    let abi = std::fs::read_to_string(folder().join("abi.txt")).expect("the list exists");
+    let list = |name| std::fs::read_to_string(folder().join(name)).expect("the list exists");
+    let (abi, full) = (list("abi.txt"), list("abi-full.txt"));
     let (_, own) = abi.split_once("# quarry.h\n").expect("a section for quarry.h");
     let (own, _) = own.split_once("\n\n").expect("it ends with an empty line");
-    let exported: BTreeSet<&str> = own.lines().collect();
+    let full = full.lines().filter(|line| !line.starts_with('#'));
+    let exported: BTreeSet<&str> = own.lines().chain(full).collect();
     let made = made();
     let declared = made.lines().filter(|line| !line.starts_with([' ', '/', '*']));
     let names = declared.filter_map(|line| {

@@ -154,7 +154,7 @@ fn no_cliff_between_sizes() {
 /// What a program moves that asks which of its objects are worth it leaves memory behind.
 #[test]
 fn objects_move_out_of_sparse_slabs() {
-    let part = || Run::new(linked_program("memory_moving.c"));
+    let part = || Run::full(linked_program("memory_moving.c"));
     let part = match slab_policy(library().expect("it is under test")) {
         "sheaf" => part(),
         "sheaf-6.18" | "slam" => part().arg("told"),
@@ -166,17 +166,18 @@ fn objects_move_out_of_sparse_slabs() {
 #[test]
 fn nothing_moves_where_nothing_can_be_said() {
     for (name, value) in [("QUARRY_DEBUG", "FZPU"), ("QUARRY_HARDEN", "1")] {
-        let part = Run::new(linked_program("memory_moving.c")).arg("untold");
+        let part = Run::full(linked_program("memory_moving.c")).arg("untold");
         part.env(name, value).without_stats().finish().success();
     }
-    let part = Run::new(linked_program("memory_moving.c")).arg("untold");
+    let part = Run::full(linked_program("memory_moving.c")).arg("untold");
     part.env("QUARRY_DISABLE", "1").without_stats().finish().success();
 }
 
 #[test]
 fn what_was_freed_does_not_move() {
     for how in ["freed", "freed-densely"] {
-        let outcome = Run::new(linked_program("memory_moving.c")).arg(how).without_stats().finish();
+        let outcome =
+            Run::full(linked_program("memory_moving.c")).arg(how).without_stats().finish();
         let pointer = outcome.stdout.lines().next().unwrap_or_default();
         let said = format!("quarry: free({pointer}): ");
         assert!(outcome.stderr.starts_with(&said), "{outcome}");

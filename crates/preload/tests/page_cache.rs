@@ -3,7 +3,7 @@
 use crate::support::{Run, example, linked_program};
 
 fn part(name: &str) -> Run {
-    Run::new(linked_program("page_cache_use.c")).arg(name)
+    Run::full(linked_program("page_cache_use.c")).arg(name)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn there_is_no_page_cache_where_the_c_library_serves() {
 
 #[test]
 fn the_example_of_a_page_cache() {
-    let outcome = Run::new(example("pages.c")).without_stats().finish().success();
+    let outcome = Run::full(example("pages.c")).without_stats().finish().success();
     assert_eq!(outcome.stdout, "1000 visits\nof the file: 1000 visits\n");
     assert_eq!(outcome.stderr, "");
 }
@@ -57,7 +57,7 @@ fn misuse_of_pages_is_reported() {
         ("dirty-mapping", "): a page of another mapping"),
         ("dirty-unpinned", "): no page that is pinned"),
     ] {
-        let run = Run::new(linked_program("page_cache_misuse.c")).arg(kind);
+        let run = Run::full(linked_program("page_cache_misuse.c")).arg(kind);
         let outcome = run.without_stats().finish();
         let line = outcome.stderr.trim_end();
         assert!(line.starts_with("quarry: ") && line.ends_with(text), "{kind}: {text}\n{outcome}");

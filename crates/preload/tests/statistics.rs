@@ -1,6 +1,6 @@
 //! Statistics at exit and at a signal: their formats, their files, and what they name.
 
-use crate::support::{Run, library, program, scratch, slab_policy};
+use crate::support::{Run, is_full, library, program, scratch, slab_policy};
 use quarry_record::VERSION;
 use std::fs;
 use std::io::Write as _;
@@ -14,12 +14,15 @@ fn written(value: &str) -> Run {
 
 #[test]
 fn they_name_the_policies_and_who_serves() {
+    let library = library().expect("the library is under test");
+    let lru = if is_full(library) { "splice" } else { "none" };
     let outcome = written("1").finish().success();
-    let slab = slab_policy(library().expect("the library is under test"));
-    let names = format!("policies: slabs {slab}, pages v6.18, LRU splice; ");
+    let slab = slab_policy(library);
+    let names = format!("policies: slabs {slab}, pages v6.18, LRU {lru}; ");
     assert!(outcome.stderr.contains(&names), "{outcome}");
     let outcome = written("1").env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").finish().success();
-    assert!(outcome.stderr.contains("LRU splice; locked slots serve"), "{outcome}");
+    let names = format!("LRU {lru}; locked slots serve");
+    assert!(outcome.stderr.contains(&names), "{outcome}");
 }
 
 /// Looks for members of a line of JSON, which the tests of `quarry-record` parse.

@@ -6,12 +6,12 @@ use crate::{process, record, signal, statistics};
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
 ///
-/// This is the best moment for it: constructors run under the loader's lock, which the first
+/// Constructors are the best place to pin it: they run under the loader's lock, which the first
 /// allocation could only wait for, with unknown locks of the program held.
 ///
-/// The settings are read here, too: the user of a program that never allocates is told that it did
-/// not, and learns at the start if statistics cannot be written. A process that is to be seen live
-/// publishes at once.
+/// The settings are read here, too. So a program that never allocates still reports itself as such,
+/// and a user learns at the start if statistics cannot be written. A process that should be visible
+/// live publishes at once.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

@@ -1,55 +1,54 @@
 //! The thread that gives memory back while the program is idle.
 //!
-//! In a process with one thread it starts when there are 32 MiB to give back and not before,
-//! because a second thread is seen by programs: `unshare(CLONE_NEWUSER)` refuses them, CPython
-//! warns at fork. A process with several threads is not surprised by one more, so 4 MiB are enough
-//! there: each of twenty workers of a server keeps what its last request freed otherwise. It sleeps
-//! on a futex when there is nothing left to do. A forked child has none until it has as much to
-//! give back itself.
+//! In a process with one thread it starts only when there are 32 MiB to give back, because programs
+//! notice a second thread: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. In a
+//! process with several threads 4 MiB are enough: otherwise each of twenty workers of a server
+//! would keep what its last request freed. The thread sleeps on a futex when there is nothing left
+//! to do. A forked child has no such thread until it has as much to give back itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
-//! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
-//! only in a process without other threads, where no thread holds such a lock. One with several
-//! gets it from an allocation, as soon as its heap has grown to those 4 MiB; under that lock
-//! nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where the heap has grown before, with
-//! one thread, that is the allocation of `pthread_create` itself: it says that the process has
-//! several threads and then asks `calloc` for the new one's table of thread-local storage, no lock
-//! held. Only a stack of an earlier thread needs none, so the one exception is the child of a fork
-//! that starts its first thread on a stack which its parent's threads have left.
+//! stacks locked, it frees the thread-local storage of ended threads. So `free` starts the thread
+//! only in a process without other threads, where no thread holds such a lock. In a process with
+//! several threads an allocation starts it, as soon as the heap has grown to those 4 MiB; the C
+//! library does not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew
+//! before, with one thread, then `pthread_create` itself makes this allocation: it marks the
+//! process as having several threads, and then asks `calloc` for the new thread's table of
+//! thread-local storage, with no lock held. Only a thread on the stack of an earlier one needs no
+//! table. So the one exception is the child of a fork that starts its first thread on a stack which
+//! its parent's threads have left.
 //!
-//! Where no thread may be started or none can be had, the threads that free do the looks instead, a
-//! bounded step at a time, and an idle program keeps its memory.
+//! If no thread may be started, or the system refuses one, the threads that free do the looks
+//! instead, a bounded step at a time, and an idle program keeps its memory.
 //!
-//! Only this thread stops the sequences of other CPUs in a process with several threads, by a
+//! In a process with several threads only this thread stops the sequences of other CPUs, by a
 //! system call that `malloc` of the C library does not make: a filter of system calls that the
-//! program has put before its own threads may kill for it. A caller that needs the objects parked
-//! on other CPUs asks this thread and waits for a moment; without this thread they stay where they
-//! are.
+//! program has installed for its own threads may kill a thread for it. A caller that needs the
+//! objects parked on other CPUs asks this thread and waits for a moment; without this thread they
+//! stay where they are.
 //!
-//! The same thread balances the budget: it is woken where a request leaves less than the low mark,
-//! and asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
+//! The same thread balances the budget: a request that leaves less than the low mark wakes it, and
+//! it asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
 //! registers a shrinker starts it.
 //!
-//! The thread must not keep a process alive, or hold rights that the program has given
-//! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
-//! gives up what the main thread has given up.
+//! The thread must not keep a process alive, or hold rights that the program has given up: at each
+//! look, and once a second while it sleeps, it checks whether it is the last thread, and gives up
+//! the rights that the main thread has given up.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
-mod balancing;
 mod bell;
 mod privileges;
 mod status;
 mod thread;
 
-pub(crate) use balancing::{BalanceWait, is_balanced, wait_for_progress, want_now};
+#[cfg(feature = "page-cache")]
+pub(crate) use bell::{has_thread, is_at_work, ring};
 pub(crate) use thread::find_least_stack;
 
+use crate::balancer::{Balancer, Cache};
 use crate::instance::STACK;
-use crate::{gate, limits, record, writers};
-use bell::{
-    ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
-};
+use crate::{gate, limits, record};
+use bell::{ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, moves};
 use core::ffi::c_void;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{ReclaimState, Reclaimed};
@@ -59,49 +58,47 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back from which on a second thread is worth its cost.
+/// Bytes to give back that make a second thread worth its cost.
 const START_BYTES: usize = 32 << 20;
 /// The same beside other threads.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
-/// Looks without anything to give back after which the thread goes to sleep.
+/// The thread sleeps after this many looks without anything to give back.
 const QUIET_LOOKS: usize = 8;
 /// Longest time without a look at the process itself.
 const WATCH_MS: i64 = 1000;
-/// How long `malloc_trim` waits for the slots of other CPUs: a hundred times what it takes.
+/// Time that `malloc_trim` waits for the slots of other CPUs: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// How long a request waits for them that found no memory, and how long the next ones do not.
+/// Time that a request waits for them after it found no memory, and time until the next may wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
+/// Number of requests to empty the slots of all CPUs, and the last one that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
-/// Somebody has found more dirty pages than the background leaves.
-static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The looks of freeing threads, where there is no thread of ours.
+/// The looks of freeing threads, if there is no background thread.
 struct Inline {
     state: ReclaimState,
-    /// When the next look is due, on the monotonic clock.
+    /// Time of the next look, on the monotonic clock.
     next_ns: u64,
 }
 
 static INLINE: CountedLock<Inline> =
     CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
 
-/// Visits the lock of looks by those who free.
+/// Visits the lock of the looks of freeing threads.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("background->inline", &INLINE);
 }
 
-/// Takes over the settings: whether a thread may be started, and for how long freed memory is kept
-/// (0 = not at all, negative = for ever).
+/// Stores the settings: whether a thread may be started, and how long freed memory is kept (0: not
+/// at all; negative: for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     ALLOWED.store(allowed, Ordering::Relaxed);
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
@@ -115,23 +112,15 @@ pub(crate) fn forget_thread() {
         STACK.percpu().leave_barrier_to(None);
         record::note_background(false);
     }
-    balancing::forget();
+    Cache::forget_work();
 }
 
 /// Starts the thread, where one may be started, because something has been registered that only the
 /// thread may call. Not inside of `malloc` or `free`.
+#[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
-    if STATE.load(Ordering::Relaxed) == NONE && is_allowed() {
+    if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
         start();
-    }
-}
-
-/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
-/// due. O(1).
-#[inline]
-pub(crate) fn balance_if_short() {
-    if balancing::is_due() {
-        balancing::want();
     }
 }
 
@@ -139,7 +128,7 @@ pub(crate) fn balance_if_short() {
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    if delay < 0 || delay != 0 && !is_worth_a_thread() && !balancing::is_due() {
+    if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
         return;
     }
     if delay == 0 {
@@ -150,13 +139,13 @@ pub(crate) fn wake_reclaimer() {
     match STATE.load(Ordering::Relaxed) {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
-        ASLEEP if moves(ASLEEP, RUNNING) => ring(),
+        ASLEEP if moves(ASLEEP, RUNNING) => bell::ring(),
         _ => {}
     }
 }
 
-/// Returns whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where
-/// that decides, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes), except that it counts what CPUs hold if
+/// this decides, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -176,20 +165,20 @@ fn is_worth_a_thread() -> bool {
     freeable + STACK.upkeep().parked_bytes() >= enough
 }
 
-/// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by
-/// them.
+/// Called at the end of slow allocations, with no lock held. O(1); the module describes which
+/// processes get their thread from them.
 #[inline]
 pub(crate) fn start_while_allocating() {
-    if balancing::is_due() {
-        balancing::want();
+    if Cache::is_due() {
+        Cache::want();
     }
     if may_be_due() && ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) > 0 {
         start();
     }
 }
 
-/// Returns whether [`start_while_allocating`] is worth a call: there are threads, but none of ours,
-/// and enough is in use.
+/// Returns whether [`start_while_allocating`] is worth a call: there are several threads, but not
+/// the background thread, and enough is in use.
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
@@ -198,16 +187,16 @@ pub(crate) fn may_be_due() -> bool {
                 && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of a look by the caller: another round of purging, or where none is due and half a
-/// delay has passed, the next look.
+/// One step of a look by the caller: another round of purging, or if none is due and half a delay
+/// has passed, the next look.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
-    if balancing::is_due() {
+    if Cache::is_due() {
         // Functions of the program never run here.
-        quarry_cache::reclaim_pages(&STACK);
+        Cache::reclaim_pages();
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;
@@ -230,25 +219,25 @@ fn start() {
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
-        // No thread can be had: do not ask again at every free.
+        // The system refuses a thread: do not ask again at every free.
         ALLOWED.store(false, Ordering::Relaxed);
     }
 }
 
-/// Has the slots of all CPUs emptied, where the caller may not stop them itself and there is a
-/// thread that may. Waits until it has.
+/// Empties the slots of all CPUs by the background thread, if there is one and the caller may not
+/// stop the CPUs itself. Waits until it is done.
 pub(crate) fn empty_slots() {
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);
     }
 }
 
-/// The same for a request that has found no memory; returns whether it is worth another try. Not
-/// for each of many that fail in a row.
+/// The same for a request that has found no memory; returns whether it should try again. Of many
+/// requests that fail in a row, only some wait.
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
-    if STACK.percpu().reaches_every_slot() || balancing::is_in_reclaim() {
+    if STACK.percpu().reaches_every_slot() || STACK.pages().zones().budget().reclaimers().is_in() {
         return false;
     }
     let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
@@ -258,13 +247,13 @@ pub(crate) fn empty_slots_at_limit() -> bool {
     is_due && wish(REQUEST_WAIT_MS)
 }
 
-/// Returns whether it was fulfilled in time.
+/// Asks for empty slots and waits; returns whether the request was fulfilled in time.
 fn wish(wait_ms: i64) -> bool {
-    if !matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP) {
+    if !bell::is_at_work() {
         return false;
     }
     let mine = WISHES.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    ring();
+    bell::ring();
     let end = coarse_ns() + wait_ms as u64 * NS_PER_MS;
     loop {
         let fulfilled = FULFILLED.load(Ordering::Acquire);
@@ -276,23 +265,6 @@ fn wish(wait_ms: i64) -> bool {
         }
         wait(&FULFILLED, fulfilled, wait_ms);
     }
-}
-
-/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
-/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
-#[cold]
-pub(crate) fn wake_for_writeback() -> bool {
-    if STATE.load(Ordering::Acquire) == NONE
-        && ALLOWED.load(Ordering::Relaxed)
-        && DELAY_MS.load(Ordering::Relaxed) > 0
-    {
-        start();
-    }
-    let is_there = matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP);
-    if is_there && !WRITES_WISHED.swap(true, Ordering::AcqRel) {
-        ring();
-    }
-    is_there
 }
 
 /// The thread's work.
@@ -314,7 +286,7 @@ fn run() -> ! {
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        // What is kept longer is due after that many looks.
+        // Memory that is kept longer is due after that many looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
@@ -322,7 +294,7 @@ fn run() -> ! {
     }
 }
 
-/// One look, and all that it finds due. A fork waits for a step of it only.
+/// One look, and all the work that it finds due. A fork waits only for a step of it.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
@@ -339,7 +311,7 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     done
 }
 
-/// Half the delay: memory goes back between one and two halves after it was last needed.
+/// Waits half the delay: memory goes back between one and two halves after it was last needed.
 fn pause(delay_ms: i64) {
     let end = coarse_ns() + delay_ms.max(2) as u64 * NS_PER_MS / 2;
     loop {
@@ -360,7 +332,7 @@ fn sleep() {
     }
 }
 
-/// Fulfils what is wished for, then waits until the time is over or the bell rings, and looks after
+/// Fulfils pending requests, then waits until the time is over or the bell rings, and looks after
 /// the process.
 fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);
@@ -372,10 +344,7 @@ fn attend(milliseconds: i64) {
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
     }
-    balancing::balance_if_due();
-    if WRITES_WISHED.swap(false, Ordering::AcqRel) || balancing::is_due() {
-        write_dirty_pages();
-    }
+    Cache::work();
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
@@ -383,15 +352,6 @@ fn attend(milliseconds: i64) {
     STACK.upkeep().sample_if_due();
     drop(inside);
     thread::watch_process();
-}
-
-/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
-/// backings are the program's, and may take their time.
-fn write_dirty_pages() {
-    writers::write_some(writers::TURN_PAGES, |_| {
-        balancing::balance_if_due();
-        !writers::is_due() && !balancing::is_due()
-    });
 }
 
 /// Waits until the word differs from `seen`, a wake-up comes, or the time is over.

@@ -12,13 +12,13 @@ use quarry_sys::report::warn;
 
 /// The parameters of a cache of `T`s.
 pub(crate) fn params_of<T>() -> CacheParams {
-    // Objects without a size have addresses of their own all the same.
+    // Values of size 0 have distinct addresses too.
     CacheParams { size: size_of::<T>().max(1), align: align_of::<T>() }
 }
 
-/// Destroys a cache whose owner goes; prints a line where objects of it are still in use.
+/// Destroys a cache when its owner is dropped; prints a line if objects of it are still in use.
 pub(crate) fn destroy_or_report(raw: RawCache) {
-    // SAFETY: the owner has no users any more: they borrow it.
+    // SAFETY: the owner has no users any more, because users borrow it.
     if let Err(remaining) = unsafe { raw.destroy() } {
         warn(format_args!("cache {} is not destroyed: {remaining}", raw.info().name()));
     }
@@ -38,7 +38,7 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// # Ok::<(), quarry::CacheError>(())
 /// ```
 ///
-/// Values of one type lie together in slabs of their own, a CPU has free ones at hand, and
+/// Values of one type lie together in slabs of their own, each CPU has free ones at hand, and
 /// statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the global
 /// allocator.
 ///
@@ -52,7 +52,7 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// ```
 pub struct Cache<T> {
     raw: RawCache,
-    /// Values come in and go out, and none of them is kept.
+    /// Values are moved in and out; the cache keeps none.
     values: PhantomData<fn(T) -> T>,
 }
 
@@ -60,23 +60,23 @@ impl<T> Cache<T> {
     /// Creates a cache. Statistics show the first 24 bytes of its name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it was not created.
     pub fn new(name: &str) -> Result<Self, CacheError> {
         Self::with(name, params_of::<T>(), &CacheOptions::default())
     }
 
-    /// Creates a cache whose values share no more cache lines than they must.
+    /// Creates a cache whose values share as few cache lines as possible.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it was not created.
     pub fn hardware_aligned(name: &str) -> Result<Self, CacheError> {
         Self::with(name, params_of::<T>().hardware_aligned(), &CacheOptions::default())
     }
 
-    /// Creates a cache that shares its slabs with no other one, whatever the slab policy.
+    /// Creates a cache that shares its slabs with no other cache, under any slab policy.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it was not created.
     pub fn unmerged(name: &str) -> Result<Self, CacheError> {
         let options = CacheOptions { unmerged: true, ..CacheOptions::default() };
         Self::with(name, params_of::<T>(), &options)
@@ -88,10 +88,10 @@ impl<T> Cache<T> {
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Moves a value into an object. O(1) where the running CPU has one.
+    /// Moves a value into an object. O(1) if the running CPU has one.
     ///
     /// # Errors
-    /// The value, where there is no memory.
+    /// The value, if there is no memory.
     #[inline]
     pub fn alloc(&self, value: T) -> Result<CacheBox<'_, T>, T> {
         match self.raw.alloc() {
@@ -103,13 +103,13 @@ impl<T> Cache<T> {
     #[inline]
     fn boxed(&self, object: NonNull<u8>, value: T) -> CacheBox<'_, T> {
         let place = object.cast::<T>();
-        // SAFETY: objects of the cache have the size and the alignment of a T, and this one is
-        // ours alone.
+        // SAFETY: objects of the cache have the size and the alignment of a T, and only we have
+        // this one.
         unsafe { place.write(value) };
         CacheBox { place, raw: self.raw, cache: PhantomData }
     }
 
-    /// Takes `count` objects ahead, at most 4,000, from which requests cannot fail. `None` where
+    /// Takes `count` objects in advance, at most 4,000, for requests that cannot fail. `None` if
     /// there is no memory for all of them. O(objects).
     ///
     /// ```
@@ -125,8 +125,8 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back the memory that the cache holds beyond what is in use. Every other thread waits
-    /// on its next slow path meanwhile. O(slots + objects).
+    /// Gives back the memory of the cache beyond what is in use. Each other thread waits at its
+    /// next slow path while this runs. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -137,14 +137,14 @@ impl<T> Cache<T> {
         self.raw.stats()
     }
 
-    /// Destroys the cache, as dropping it does; says so where that is impossible, instead of
-    /// printing a line.
+    /// Destroys the cache, like a drop; but returns an error instead of printing a line if this is
+    /// impossible.
     ///
     /// # Errors
-    /// The objects whose boxes were never dropped, but forgotten. Their memory stays theirs.
+    /// The number of objects whose boxes were not dropped, but forgotten. They keep their memory.
     pub fn destroy(self) -> Result<(), Remaining> {
         let cache = ManuallyDrop::new(self);
-        // SAFETY: boxes borrow the cache, which nobody has any more.
+        // SAFETY: boxes borrow the cache, which no code has any more.
         unsafe { cache.raw.destroy() }
     }
 }
@@ -168,9 +168,9 @@ pub struct CacheBox<'a, T> {
     cache: PhantomData<(&'a Cache<T>, T)>,
 }
 
-// SAFETY: the box owns its value, as Box does; the cache takes objects from any thread.
+// SAFETY: the box owns its value, like Box; the cache takes objects from any thread.
 unsafe impl<T: Send> Send for CacheBox<'_, T> {}
-// SAFETY: a shared box gives shared references to its value only.
+// SAFETY: a shared box gives only shared references to its value.
 unsafe impl<T: Sync> Sync for CacheBox<'_, T> {}
 
 impl<T> CacheBox<'_, T> {
@@ -178,7 +178,7 @@ impl<T> CacheBox<'_, T> {
     #[must_use]
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the value is ours, and moved out once: the box is not dropped.
+        // SAFETY: the value is ours, and is moved out once: the box is not dropped.
         unsafe {
             let value = this.place.read();
             this.raw.free(this.place.cast());
@@ -200,7 +200,8 @@ impl<T> Deref for CacheBox<'_, T> {
 impl<T> DerefMut for CacheBox<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`, and the box is borrowed uniquely.
+        // SAFETY: the place holds a value until the box is dropped, and the box is borrowed
+        // uniquely.
         unsafe { self.place.as_mut() }
     }
 }
@@ -208,17 +209,17 @@ impl<T> DerefMut for CacheBox<'_, T> {
 impl<T> Drop for CacheBox<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        /// Gives the object back, also where the value panics when it is dropped.
+        /// Gives the object back, even if dropping the value panics.
         struct Object(RawCache, NonNull<u8>);
         impl Drop for Object {
             #[inline]
             fn drop(&mut self) {
-                // SAFETY: the value in it is gone, and nobody else knows the object.
+                // SAFETY: its value is gone, and no other code knows the object.
                 unsafe { self.0.free(self.1) };
             }
         }
         let _object = Object(self.raw, self.place.cast());
-        // SAFETY: the place holds a value, which nobody uses any more.
+        // SAFETY: the place holds a value, which no other code uses any more.
         unsafe { self.place.drop_in_place() };
     }
 }
@@ -229,7 +230,7 @@ impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
     }
 }
 
-/// Objects of a [`Cache`] that were taken ahead; those that are left go back when it is dropped.
+/// Objects of a [`Cache`] that were taken in advance; the rest goes back when this is dropped.
 #[derive(Debug)]
 pub struct Reserve<'a, T> {
     raw: RawReserve,
@@ -237,10 +238,10 @@ pub struct Reserve<'a, T> {
 }
 
 impl<'a, T> Reserve<'a, T> {
-    /// Moves a value into one of the objects. O(1), and never fails for want of memory.
+    /// Moves a value into one of the objects. O(1), and never fails for lack of memory.
     ///
     /// # Errors
-    /// The value, where all objects have been used.
+    /// The value, if all objects have been used.
     #[inline]
     pub fn alloc(&mut self, value: T) -> Result<CacheBox<'a, T>, T> {
         match self.raw.take() {

@@ -1,5 +1,5 @@
-//! What the checks for errors of the program need of the process: a look at all objects at exit,
-//! and a handler of SIGSEGV that says whose memory a fault was in.
+//! Hooks of the checks into the process: a look at all objects at exit, and a SIGSEGV handler that
+//! reports whose memory a fault was in.
 
 use crate::gate;
 use crate::instance::{STACK, checks};
@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use quarry_mm::heap::{CheckOptions, Sampling};
 
-/// What SIGSEGV did before.
+/// The previous action of SIGSEGV.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: written once, by `start`, before the handler that reads it is installed.
@@ -16,7 +16,7 @@ unsafe impl Sync for Before {}
 
 static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Prepares what is wanted. Called once, when the instance is ready.
+/// Installs the hooks that the options need. Called once, when the instance is ready.
 pub(crate) fn start(options: CheckOptions) {
     if options.have_records() {
         // SAFETY: the object that the function is in is never unloaded.
@@ -33,7 +33,7 @@ extern "C" fn at_exit() {
 
 fn handle_faults() {
     // SAFETY: the action is filled before it is used, its handler has the type that SA_SIGINFO
-    // asks for, and BEFORE is written by this call only.
+    // requires, and only this call writes BEFORE.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_fault as *const () as usize;
@@ -43,7 +43,7 @@ fn handle_faults() {
 }
 
 /// Reports an access to memory that the checks have made inaccessible. Any other fault happens
-/// again, with what SIGSEGV did before.
+/// again, with the previous action of SIGSEGV.
 extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
     let (address, is_write) = unsafe { ((*info).si_addr() as usize, is_write(context)) };
@@ -51,18 +51,18 @@ extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // SAFETY: BEFORE was filled when this handler was installed.
     unsafe {
         libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());
-        // A signal that somebody sent does not come again by itself.
+        // A signal that was sent, not caused by a fault, does not come again by itself.
         if (*info).si_code <= 0 {
             libc::raise(libc::SIGSEGV);
         }
     }
 }
 
-/// Returns whether the access was a write, as far as the machine says so (on x86-64, bit 1 of the
-/// error code of a page fault: Intel SDM volume 3, section 4.7).
+/// Returns whether the access was a write, as far as the machine reports it (on x86-64, bit 1 of
+/// the error code of a page fault: Intel SDM volume 3, section 4.7).
 ///
 /// # Safety
-/// `context` is what the kernel gave to a handler.
+/// The kernel gave `context` to a handler.
 unsafe fn is_write(context: *mut c_void) -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,4 +1,4 @@
-//! Caches of values that are made once and used again and again.
+//! Caches of values that are constructed once and reused.
 
 use crate::cache::{destroy_or_report, params_of};
 use crate::raw_cache::{CacheError, RawCache};
@@ -10,8 +10,9 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, SlabStats};
 
-/// A cache of values that a constructor makes, once for each object when its slab is made. Whoever
-/// takes a value finds it as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).
+/// A cache of values that a constructor makes, once for each object when its slab is made. A caller
+/// gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
+/// `kmem_cache_create`).
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,8 +30,8 @@ use quarry_mm::slab::{CacheOptions, SlabStats};
 /// # Ok::<(), quarry::CacheError>(())
 /// ```
 ///
-/// Slabs go back to the system without a word to their objects: so these have nothing to drop.
-/// A cache that is used by several threads hands values from one to another: so they are [`Send`].
+/// Slabs go back to the system without notice to their objects, so values need no drop. A cache
+/// that several threads use moves values between them, so values are [`Send`].
 pub struct ConstructedCache<T> {
     raw: RawCache,
     values: PhantomData<fn(T) -> T>,
@@ -39,10 +40,10 @@ pub struct ConstructedCache<T> {
 /// Makes the value of one object.
 ///
 /// # Safety
-/// `object` has the size and the alignment of a T and is the caller's; there has been a value of
-/// type `F`, and it was never dropped.
+/// `object` has the size and the alignment of a T and belongs to the caller; there has been a value
+/// of type `F`, and it was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
-    // A panic ends here: nothing unwinds through a function of C.
+    // A panic ends here: it does not unwind through a function of C.
     // SAFETY: a value of no size has no address of its own, and the value itself lives for ever;
     // the object is ours (caller's promise).
     unsafe {
@@ -52,12 +53,12 @@ unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
 }
 
 impl<T: Send> ConstructedCache<T> {
-    /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on
-    /// whatever thread needs a slab; it may allocate from the heap, but uses no cache and does not
-    /// wait for a thread that does. A panic of it aborts.
+    /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on any
+    /// thread that needs a slab; it may allocate from the heap, but must not use a cache or wait
+    /// for a thread that does. If it panics, the process aborts.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the cache was not created.
     pub fn new<F>(name: &str, constructor: F) -> Result<Self, CacheError>
     where
         F: Fn() -> T + Send + Sync + 'static,
@@ -69,14 +70,14 @@ impl<T: Send> ConstructedCache<T> {
         core::mem::forget(constructor);
         let options =
             CacheOptions { constructor: Some(construct::<T, F>), ..CacheOptions::default() };
-        // SAFETY: `construct` gets what it asks for, does not unwind, and does what the caller's
-        // function does, who is told what that must not do.
+        // SAFETY: `construct` gets objects as it requires, does not unwind, and only calls the
+        // caller's function, whose duties are documented above.
         let raw = unsafe { RawCache::create(name, &params_of::<T>(), &options) }?;
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Takes a value: a new one, or one as its last user left it. `None` where there is no memory.
-    /// O(1) where the running CPU has one.
+    /// Takes a value: a new one, or one as its last user left it. `None` if there is no memory.
+    /// O(1) if the running CPU has one.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<CacheGuard<'_, T>> {
@@ -84,8 +85,8 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back the memory that the cache holds beyond what is in use, and the values in it.
-    /// Every other thread waits on its next slow path meanwhile. O(slots + objects).
+    /// Gives back the memory of the cache beyond what is in use, and the values in it. Each other
+    /// thread waits at its next slow path while this runs. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -110,16 +111,16 @@ impl<T> fmt::Debug for ConstructedCache<T> {
     }
 }
 
-/// A value of a [`ConstructedCache`], which gets it back when this is dropped.
+/// A value of a [`ConstructedCache`], which goes back when this is dropped.
 pub struct CacheGuard<'a, T> {
     place: NonNull<T>,
     raw: RawCache,
     cache: PhantomData<(&'a ConstructedCache<T>, T)>,
 }
 
-// SAFETY: the guard has the value for itself, as Box has; the cache takes objects from any thread.
+// SAFETY: the guard owns its value, like Box; the cache takes objects from any thread.
 unsafe impl<T: Send> Send for CacheGuard<'_, T> {}
-// SAFETY: a shared guard gives shared references to its value only.
+// SAFETY: a shared guard gives only shared references to its value.
 unsafe impl<T: Sync> Sync for CacheGuard<'_, T> {}
 
 impl<T> Deref for CacheGuard<'_, T> {
@@ -127,7 +128,7 @@ impl<T> Deref for CacheGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the constructor has made a value there, and safe code only ever replaces it.
+        // SAFETY: the constructor has made a value there, and safe code can only replace it.
         unsafe { self.place.as_ref() }
     }
 }
@@ -135,7 +136,7 @@ impl<T> Deref for CacheGuard<'_, T> {
 impl<T> DerefMut for CacheGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`, and the guard is borrowed uniquely.
+        // SAFETY: the place holds a value (see `deref`), and the guard is borrowed uniquely.
         unsafe { self.place.as_mut() }
     }
 }

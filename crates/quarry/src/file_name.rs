@@ -1,4 +1,5 @@
-//! The name of a file of statistics: `%p` in it stands for the number of the process, `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the
+//! process, `%%` for `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -11,25 +12,25 @@ pub(crate) const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
 /// A copy of the name: daemons that change their title write over the environment itself.
 pub(crate) struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 
-// SAFETY: written by `set` only, before any thread reads (its caller's promise).
+// SAFETY: only `set` writes it, before any thread reads (its caller's promise).
 unsafe impl Sync for FileName {}
 
 /// A name with the number of the process in it.
 pub(crate) struct Expanded(Line<FILE_NAME_BYTES>);
 
 impl Expanded {
-    /// As the system takes it.
+    /// The name as a C string, for system calls.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(self.0.as_bytes()).unwrap_or(c"")
     }
 }
 
-/// Why a text is no file name; prints as the end of a sentence.
+/// The reason why a text is not a file name; prints as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadName {
     /// With the number of the process it may be longer than the system allows.
     TooLong,
-    /// A `%` with something else behind it.
+    /// A `%` with something else after it.
     UnknownLetter,
 }
 
@@ -54,13 +55,13 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
             Some(b'%') => Some("%"),
             _ => return Err(BadName::UnknownLetter),
         });
-        rest = &behind[1..];
+        rest = behind.get(1..).unwrap_or_default();
     }
     each(Some(rest));
     Ok(())
 }
 
-/// Digits of the largest number of a process, and more.
+/// More digits than the largest number of a process has.
 const NUMBER_BYTES: usize = 10;
 
 impl FileName {
@@ -68,20 +69,20 @@ impl FileName {
         Self(UnsafeCell::new([0; FILE_NAME_BYTES]))
     }
 
-    /// Takes a name over.
+    /// Stores a name.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If the text is not a file name.
     ///
     /// # Safety
-    /// Nobody else sets the name, and nobody reads it before this has returned.
+    /// No other code sets the name, and no code reads it before this has returned.
     pub(crate) unsafe fn set(&self, name: &str) -> Result<(), BadName> {
         let mut bytes = 0;
         each_piece(name, |piece| bytes += piece.map_or(NUMBER_BYTES, str::len))?;
         if bytes.max(name.len()) >= FILE_NAME_BYTES {
             return Err(BadName::TooLong);
         }
-        // SAFETY: nobody else is here (the caller's promise); the name and a NUL fit.
+        // SAFETY: no other code is here (the caller's promise); the name and a NUL fit.
         unsafe {
             let place = self.0.get().cast::<u8>();
             core::ptr::copy_nonoverlapping(name.as_ptr(), place, name.len());
@@ -90,13 +91,13 @@ impl FileName {
         Ok(())
     }
 
-    /// As it was given, `%p` included.
+    /// The name as it was given, with `%p`.
     ///
     /// # Safety
     /// The name has been set.
     pub(crate) unsafe fn given(&self) -> &str {
-        // SAFETY: the name was set (the caller's promise), with a NUL behind it, and does not
-        // change any more.
+        // SAFETY: the name was set (the caller's promise), with a NUL after it, and does not change
+        // any more.
         let name = unsafe { CStr::from_ptr(self.0.get().cast()) };
         name.to_str().unwrap_or("?")
     }
@@ -104,12 +105,12 @@ impl FileName {
     /// The name for this process.
     ///
     /// # Safety
-    /// As for [`given`](Self::given).
+    /// Same as [`given`](Self::given).
     pub(crate) unsafe fn expanded(&self) -> Expanded {
         let mut line = Line::default();
         // SAFETY: the caller's promise is passed on; getpid has no preconditions.
         let (name, process) = unsafe { (self.given(), libc::getpid()) };
-        // It was looked at when it was set.
+        // `set` has checked the name.
         let _ = each_piece(name, |piece| {
             let _ = match piece {
                 Some(text) => line.write_str(text),

@@ -2,13 +2,13 @@
 //! gate, and the handlers of `fork` close it.
 //!
 //! The first allocation registers the handlers. Handlers that the program registered before run
-//! while the gate is closed. They can allocate: the thread that forks has closed the gate, and
-//! passes through it.
+//! while the gate is closed. They can allocate, because the thread that forks has closed the gate
+//! and passes through it.
 
+use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
 use crate::instance::{STACK, is_ready};
-use crate::{background, profile, record, writers};
-use quarry_cache::CachingStack;
+use crate::{background, profile, record};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -17,10 +17,11 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 /// True if the last fork began while other threads existed.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// How many forks lie between this process and the one that was started.
+/// Number of forks between this process and the one that was started.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A number that this process shares with no parent and no child of it.
+#[cfg(feature = "page-cache")]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
@@ -28,7 +29,7 @@ pub(crate) fn generation() -> u32 {
 /// Visits every lock of the instance.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
-    writers::visit_locks(visit);
+    Cache::visit_process_locks(visit);
     profile::visit_locks(visit);
     if is_ready() {
         STACK.upkeep().visit_locks(visit);
@@ -37,8 +38,8 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
 
 /// Registers the handlers.
 pub(crate) fn register_handlers() {
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process: the
-    // object that they are in is never unloaded.
+    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process,
+    // because their object is never unloaded.
     unsafe { glibc::at_fork(before, in_parent, in_child) };
 }
 
@@ -53,7 +54,7 @@ extern "C" fn before() {
     }
     let _errno = KeepErrno::new();
     // `fork` itself takes this lock after all handlers. Its holder may wait for a stream, and the
-    // owner of that stream for memory, as getline does: so the lock must come before the gate.
+    // owner of that stream for memory, as in getline. So the lock must come before the gate.
     glibc::lock_streams();
     GATE.close();
 }
@@ -67,15 +68,15 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Or a page is copied in vain.
-    if is_ready() && STACK.used_page_cache().is_some() {
+    // Only if needed, because a page that is not written is not copied.
+    if is_ready() && Cache::is_used() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
     background::forget_thread();
     record::adopt_in_child();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
-        writers::forget_uses();
+        Cache::forget_threads();
         if is_ready() {
             STACK.upkeep().adopt_in_child();
         }
@@ -83,7 +84,7 @@ extern "C" fn in_child() {
         glibc::reset_streams();
     }
     profile::adopt_in_child();
-    // Not in the middle of work that this fork has interrupted, as a handler of a signal.
+    // Not in the middle of work that this fork, in a signal handler, has interrupted.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();
         background::start_while_allocating();
@@ -91,7 +92,7 @@ extern "C" fn in_child() {
 }
 
 /// Returns whether the running thread holds no lock, and changes no table that others read without
-/// one: asked by who may have interrupted it.
+/// one: for callers that may have interrupted it.
 pub(crate) fn is_at_rest() -> bool {
     if !is_ready() {
         return true;

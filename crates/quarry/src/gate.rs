@@ -9,14 +9,14 @@ use quarry_sys::percpu::PerCpu;
 pub(crate) static GATE: Gate = Gate::new();
 
 /// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
-/// keep `errno`.
+/// preserve `errno`.
 #[inline]
 pub(crate) fn enter() -> GateGuard<'static> {
     // Before the instance is ready, a thread does not know its CPU.
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }
 
-/// Enters the gate as [`enter`] does, if it is open. Never waits.
+/// Like [`enter`], but only if the gate is open. Never waits.
 pub(crate) fn try_enter() -> Option<GateGuard<'static>> {
     GATE.try_enter(STACK.percpu().current().index())
 }

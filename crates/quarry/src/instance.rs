@@ -1,6 +1,7 @@
-//! The process-wide instance itself: a stack with the policies that are compiled in, and how far
-//! its building is.
+//! The process-wide instance itself: a stack with the policies that are compiled in, and the state
+//! of its construction.
 
+#[cfg(feature = "page-cache")]
 use quarry_cache::PageCaching;
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::SLAB_POLICIES;
@@ -9,10 +10,12 @@ use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
-use quarry_watch::{AllInstruments, Checks, HeapProfile};
+#[cfg(feature = "checks")]
+use quarry_watch::Checks;
+use quarry_watch::HeapProfile;
 
-/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
-/// this crate is built with the feature `eras`, or the default.
+/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` named when
+/// this crate was built with the feature `eras`, or the default.
 #[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
     Some(name) => quarry_eras::slab::line_of(name),
@@ -32,8 +35,11 @@ type Slab = Sheaf;
 /// Its name.
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// True if that policy has mechanisms that it can do without: all have but the default.
+/// True if this policy has optional mechanisms: all have, except the default.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
+
+/// True if this build can check for errors of the program.
+pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
 
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
@@ -42,8 +48,14 @@ impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
     type Slab = Slab;
     type Pages = V6_18;
+    #[cfg(feature = "page-cache")]
     type Cache = PageCaching;
-    type Watch = AllInstruments;
+    #[cfg(not(feature = "page-cache"))]
+    type Cache = ();
+    #[cfg(feature = "checks")]
+    type Watch = (HeapProfile, Checks);
+    #[cfg(not(feature = "checks"))]
+    type Watch = HeapProfile;
 }
 
 /// The instance. Its fast paths refuse everything until
@@ -52,10 +64,14 @@ pub static STACK: Stack<ProcessConfig> = Stack::new();
 
 /// The heap profile of the instance.
 pub(crate) fn profile() -> &'static HeapProfile {
-    &STACK.watch().0
+    #[cfg(feature = "checks")]
+    return &STACK.watch().0;
+    #[cfg(not(feature = "checks"))]
+    return STACK.watch();
 }
 
 /// The checks of the instance.
+#[cfg(feature = "checks")]
 pub(crate) fn checks() -> &'static Checks {
     &STACK.watch().1
 }
@@ -65,7 +81,7 @@ pub(crate) const BUILDING: u32 = 1;
 pub(crate) const READY: u32 = 2;
 pub(crate) const DISABLED: u32 = 3;
 
-/// How far the building of the instance is.
+/// The state of the instance's construction.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 
 /// Returns whether the instance has been built.

@@ -25,8 +25,8 @@
 //
 //     instance, variables
 //     gate, file_name
-//     written
-//     limits, profile, statistics, writers
+//     balancer, written
+//     limits, profile, statistics
 //     settings
 //     record
 //     background
@@ -34,32 +34,24 @@
 //     signal
 //     process
 //     at_load
-//     raw_cache, pages, backing, registration
-//     budget, raw_mapping, file_backing
-//     mapping_core
-//     page, fill, writeback
-//     file_mapping
-//     page_cache
+//     checks, raw_cache, pages
 //     raw_reserve
 //     cache
 //     constructed
+//     page_cache
 mod at_load;
 mod background;
-mod backing;
-mod budget;
+mod balancer;
 mod cache;
+#[cfg(feature = "checks")]
 mod checks;
 mod constructed;
-mod file_backing;
-mod file_mapping;
 mod file_name;
-mod fill;
 mod fork;
 mod gate;
 mod instance;
 mod limits;
-mod mapping_core;
-mod page;
+#[cfg(feature = "page-cache")]
 mod page_cache;
 mod pages;
 // Only `libquarry.so` and `quarry-sqlite` see this module.
@@ -69,33 +61,31 @@ pub mod process;
 mod process;
 pub mod profile;
 mod raw_cache;
-mod raw_mapping;
 mod raw_reserve;
 mod record;
-mod registration;
 mod settings;
 mod signal;
 mod statistics;
 mod system;
 mod variables;
 mod watcher;
-mod writeback;
-mod writers;
 mod written;
 
-pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
-pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
-pub use file_backing::FileBacking;
-pub use file_mapping::{Flusher, Mapping};
-pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
-pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
+#[cfg(feature = "page-cache")]
+pub use page_cache::{
+    Access, Backing, Budget, BudgetError, Effort, FileBacking, Flusher, Group, GroupOptions,
+    GroupUse, Invalidate, Invalidated, Mapping, MappingBuilder, MappingOptions, NewPage, OsError,
+    PageCache, PageCacheStats, PageError, PageRead, PageRef, PageSlot, PageWrite, Progress,
+    RawMapping, RawPage, RawSlot, ReadOnly, ReadWrite, Registration, RekeyError, Resize,
+};
 pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
+#[cfg(feature = "page-cache")]
 pub use quarry_cache::{Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
 pub use quarry_mm::slab::{
     CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
@@ -108,11 +98,7 @@ pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
-pub use raw_mapping::{
-    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
-};
 pub use raw_reserve::RawReserve;
-pub use registration::{BudgetError, Registration};
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,26 +111,26 @@ impl Quarry {
         process::STACK.owns(address)
     }
 
-    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
-    /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. What is in use already stays in use, and what
-    /// the control group allows is never exceeded. Returns whether it is in force: not where
-    /// `QUARRY_DISABLE=1`. At the limit requests are refused after one reclaim.
+    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of
+    /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. Memory in use stays in use, and the heap never
+    /// exceeds what the control group allows. Returns whether the limit is in force, which it is
+    /// not with `QUARRY_DISABLE=1`. At the limit requests are refused after one reclaim.
     pub fn set_limit(bytes: usize) -> bool {
         process::set_limit(bytes)
     }
 
-    /// Most bytes that the heap may hold now: the lowest of `QUARRY_LIMIT` or
-    /// [`set_limit`](Self::set_limit), and of what the control group was last seen to allow. `None`
-    /// where there is no limit. O(1).
+    /// Most bytes that the heap may hold now: the lower of `QUARRY_LIMIT` or
+    /// [`set_limit`](Self::set_limit), and the limit of the control group when it was last read.
+    /// `None` if there is no limit. O(1).
     #[must_use]
     pub fn limit() -> Option<usize> {
         process::limit()
     }
 
-    /// How full the slab is in which an object lies that the caller keeps in use meanwhile: whether
-    /// moving it elsewhere would make memory free. `None` for what is no object of a slab: requests
-    /// above 32 KiB, memory that Quarry does not own, and under slab policies that cannot tell.
-    /// O(1), under the lock of the object's size.
+    /// Returns how full the slab of an object is: whether moving the object elsewhere would free
+    /// memory. The caller keeps the object in use during the call. `None` for addresses outside of
+    /// slabs: requests above 32 KiB, memory that Quarry does not own, and under slab policies that
+    /// cannot tell. O(1), under the lock of the object's size.
     ///
     /// ```
     /// use quarry::Quarry;
@@ -188,8 +174,8 @@ impl Quarry {
     }
 
     /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
-    /// free object, past those that CPUs hold, among which is what was freed last. As
-    /// [`GlobalAlloc::alloc`] in all else, and null where there is no memory.
+    /// free object, not from the objects that CPUs hold, which include those freed last. Otherwise
+    /// like [`GlobalAlloc::alloc`], and null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {
@@ -198,10 +184,11 @@ impl Quarry {
         }
     }
 
-    /// Gives back what has moved: to its slab at once, so that this can become empty.
+    /// Frees the old memory of a moved object: to its slab at once, so that the slab can become
+    /// empty.
     ///
     /// # Safety
-    /// As [`GlobalAlloc::dealloc`].
+    /// Same as [`GlobalAlloc::dealloc`].
     pub unsafe fn dealloc_dense(pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller's promise is passed on; what is freed here is not freed again.
         unsafe {
@@ -211,14 +198,14 @@ impl Quarry {
         }
     }
 
-    /// Returns to the operating system what can be returned, and the bytes that this was.
+    /// Returns free memory to the operating system; returns the number of bytes.
     #[must_use]
     pub fn trim() -> usize {
         process::trim()
     }
 
-    /// Checks every invariant of the heap, for tests of programs and for reports of errors. Threads
-    /// on slow paths wait meanwhile; takes milliseconds per gigabyte.
+    /// Checks every invariant of the heap, for tests of programs and for error reports. Threads on
+    /// slow paths wait while this runs; takes milliseconds per gigabyte.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -226,7 +213,7 @@ impl Quarry {
         process::validate()
     }
 
-    /// The counts of the heap and its memory. `None` where the C library serves, or nothing was
+    /// The counts of the heap and its memory. `None` if the C library serves, or nothing was
     /// requested yet. O(size classes * CPUs).
     #[must_use]
     pub fn stats() -> Option<StackStats> {
@@ -240,7 +227,7 @@ const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())
 }
 
-/// The instance's memory, or where `QUARRY_DISABLE=1` the C library's, or null.
+/// Memory of the instance, or with `QUARRY_DISABLE=1` of the C library, or null.
 #[inline]
 fn or_system(object: Option<Object>, system: impl FnOnce() -> *mut u8) -> *mut u8 {
     match object {
@@ -256,8 +243,8 @@ fn is_disabled() -> bool {
 }
 
 // SAFETY: allocations have at least the layout's size and alignment (classes and blocks round up),
-// stay where they are until freed, and belong to one caller. Where `QUARRY_DISABLE=1`, the C
-// library serves from the first request on, so no allocation meets the wrong allocator.
+// stay where they are until freed, and belong to one caller. With `QUARRY_DISABLE=1` the C library
+// serves from the first request on, so no allocation meets the wrong allocator.
 unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -284,10 +271,10 @@ unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
-        // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with
+        // SAFETY: if this succeeds, the caller gives up the memory that `alloc` gave it, which had
         // the layout's alignment.
         let moved = unsafe { process::realloc(object, Request::of(size).aligned(layout.align())) };
-        // SAFETY: as above; then it came from the C library.
+        // SAFETY: the same promise; with Quarry disabled the memory came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })
     }
 }
@@ -306,8 +293,8 @@ unsafe fn free_refused(pointer: *mut u8) {
     unsafe { process::free_slow(object) };
 }
 
-// What a stranger copies first has to compile.
-#[cfg(doctest)]
+// The examples that users copy first must compile.
+#[cfg(all(doctest, feature = "page-cache"))]
 mod guides {
     #[doc = include_str!("../../../docs/page-cache.md")]
     struct PageCacheGuide;

@@ -2,19 +2,20 @@
 //! the stack.
 //!
 //! The files of the group are read when the heap has grown by another step, before a request that
-//! would be such a step by itself, and, every few milliseconds at most, before a request is refused
-//! because of them: others may have released what it asks for. A program that stays small never
-//! reads them. Between two looks the budget keeps the heap within what the last look found:
+//! would be such a step by itself, and, at most every few milliseconds, before a request is refused
+//! because of them, since other processes may have released memory. A program that stays small
+//! never reads them. Between two looks the budget keeps the heap within the result of the last
+//! look:
 //!
-//! `limit = min(own, held + headroom, bound - others - beside)`, where `own` is what the option or
-//! the program itself has set last; where `held` is what the heap may have in memory: what is in
-//! use, and free memory that still holds data; where `bound = group limit - margin` and
-//! `headroom = bound - group usage`. `others = usage - resident` is what other processes of the
-//! group use, exact at each look: they may come and go. `beside` is what this process has in memory
-//! beside its heap: at least `resident - held`, and never much less than it was, because part of
-//! what is in use may not have been touched yet and then hides it.
+//! `limit = min(own, held + headroom, bound - others - beside)`, where `own` is the limit that the
+//! option or the program itself has set last; `held` is what the heap may have in memory: memory in
+//! use, and free memory that still holds data; `bound = group limit - margin`;
+//! `headroom = bound - group usage`; `others = usage - resident` is the use of other processes of
+//! the group, exact at each look: they may come and go. `beside` is what this process has in memory
+//! outside of its heap: at least `resident - held`, and never much less than before, because memory
+//! that is in use but not yet touched hides part of it.
 //!
-//! Where the files cannot be read for a while, as without descriptors, the last limit holds.
+//! If the files cannot be read for a while, for example without descriptors, the last limit holds.
 
 use crate::instance::STACK;
 use quarry_mm::frame::FRAME_BYTES;
@@ -32,7 +33,7 @@ use quarry_sys::statm::anonymous_bytes;
 
 /// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as a look.
 const STEP_FRAMES: u32 = 2048;
-/// The smallest step, where headroom is short: 1 MiB.
+/// The smallest step, if headroom is short: 1 MiB.
 const SHORT_STEP_FRAMES: u32 = 256;
 /// Looks are this many steps apart in a process that has no limit; one may be set later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
@@ -41,34 +42,34 @@ const STEPS_WITHOUT_LIMIT: u32 = 8;
 /// ten system calls, takes a few thousandths.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
-/// Bytes of memory and swap of the machine, as of the start.
+/// Bytes of memory and swap of the machine at the start.
 static MACHINE: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// True if the kernel refuses what is larger than that.
+/// True if the kernel refuses larger requests than that.
 static GUESSING: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NO: u32 = 1;
 const YES: u32 = 2;
 
-/// When the files were read last, on the monotonic clock.
+/// Time of the last read of the files, on the monotonic clock.
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 /// Frames held at which the files are read again.
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
-/// Frames that this process was last seen to have in memory beside its heap.
+/// Frames that this process had in memory outside of its heap at the last look.
 static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
-/// The limit that the option has set, or the program itself since, in frames.
+/// The limit of the option, or of the program itself since, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The limit that the last look at the group's files found, in frames; all ones where there is no
+/// The limit that the last look at the group's files found, in frames; all ones if there is no
 /// limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Takes over the settings.
+/// Stores the settings.
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
     OWN.store(limit_frames, Relaxed);
 }
 
-/// Asks what the machine has, once.
+/// Reads the memory of the machine, once.
 pub(crate) fn ask_machine() {
     if MACHINE.load(Relaxed) == usize::MAX
         && let Some(bytes) = overcommit::memory_and_swap()
@@ -83,7 +84,7 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
 }
 
-/// The kernel's mode as of the first request that it matters for.
+/// The kernel's mode at the first request that depends on it.
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
@@ -93,14 +94,14 @@ fn is_guessing() -> bool {
     GUESSING.load(Relaxed) == YES
 }
 
-/// Sets the program's own limit in bytes, rounded down to frames; it takes the option's place. What
-/// is in use already stays in use.
+/// Sets the program's own limit in bytes, rounded down to frames; it replaces the option. Memory in
+/// use stays in use.
 pub(crate) fn set_own(bytes: usize) {
     OWN.store(frames(bytes as u64), SeqCst);
     apply();
 }
 
-/// The effective limit in bytes, `None` where there is none.
+/// The effective limit in bytes, `None` if there is none.
 pub(crate) fn effective() -> Option<usize> {
     let frames = STACK.pages().zones().budget().limit();
     (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
@@ -111,12 +112,12 @@ pub(crate) fn lowest() -> u32 {
     OWN.load(SeqCst).min(GROUP.load(SeqCst))
 }
 
-/// Sets the budget to it.
+/// Sets the limit of the budget to the lowest limit.
 fn apply() {
     let mut limit = lowest();
     loop {
         STACK.pages().zones().budget().set_limit(limit);
-        // Another thread may have changed one of them meanwhile, and set the budget before us.
+        // Another thread may have changed a limit, and set the budget before us.
         let now = lowest();
         if now == limit {
             return;
@@ -125,11 +126,11 @@ fn apply() {
     }
 }
 
-/// Called before a request of `size` bytes that the fast path could not serve. O(1) but for
-/// one look per step of growth.
+/// Called before a request of `size` bytes that the fast path could not serve. O(1) except for one
+/// look per step of growth.
 #[inline]
 pub(crate) fn before(size: usize) {
-    // A mapping takes fresh memory, but for what a freed one may serve.
+    // A mapping takes fresh memory, except for what freed mappings can serve.
     let fresh =
         if size > LARGEST_BLOCK { size.saturating_sub(STACK.upkeep().cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
@@ -141,13 +142,13 @@ pub(crate) fn before(size: usize) {
             look(reached);
         }
     } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
-        // The heap has shrunk, and what it grows by now others may have taken meanwhile.
+        // The heap has shrunk, and other processes may have taken the memory for its growth.
         look_again();
     }
 }
 
-/// Called where a request has found nothing: whether it may find something now, because a look has
-/// raised the limit of the group. O(1) but for one look in some milliseconds.
+/// Called after a request has found no memory: returns whether it may succeed now, because a look
+/// has raised the limit of the group. O(1) except for one look in some milliseconds.
 #[cold]
 pub(crate) fn is_raised() -> bool {
     let (group, looked) = (GROUP.load(SeqCst), LOOKED_NS.load(Relaxed));
@@ -155,7 +156,7 @@ pub(crate) fn is_raised() -> bool {
         return false;
     }
     let now = coarse_ns();
-    // One of those that are refused now looks.
+    // Of all requests that are refused at this time, one looks.
     if now.wrapping_sub(looked) < REFUSAL_LOOK_NS
         || LOOKED_NS.compare_exchange(looked, now, Relaxed, Relaxed).is_err()
     {
@@ -165,8 +166,8 @@ pub(crate) fn is_raised() -> bool {
     GROUP.load(SeqCst) > group
 }
 
-/// Called a few times a second while memory goes back: growth from here on is looked at, though the
-/// heap has been larger before.
+/// Called a few times a second while memory goes back: makes growth from here on cause a look, even
+/// if the heap was larger before.
 pub(crate) fn look_again() {
     let next = held().saturating_add(STEP_FRAMES);
     if next < NEXT_LOOK.load(Relaxed) {
@@ -180,10 +181,10 @@ fn held() -> u32 {
     zones.budget().used() + zones.all().map(Zone::dirty).sum::<u32>()
 }
 
-/// Reads the files and sets the budget. `reached` is what a request would bring the heap to.
+/// Reads the files and sets the budget. `reached` is the size of the heap with the request.
 #[cold]
 fn look(reached: u32) {
-    // Also where the request itself is a large step, or pairs of large ones would look each time.
+    // Set first: otherwise pairs of large requests would look each time.
     NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
     if HEEDED.load(Relaxed) {
         own_stack::run(|| look_at_group(reached));
@@ -232,8 +233,8 @@ fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// The part of a group's limit that heaps may fill: for the kernel's own needs and its stocks per
-/// CPU, 1/32 and at least 2 MiB are left.
+/// The part of a group's limit that heaps may fill: leaves 1/32 and at least 2 MiB for the kernel's
+/// own needs and its stocks per CPU.
 fn bound(group: MemoryLimit) -> u32 {
     let limit = frames(group.limit);
     limit.saturating_sub((limit / 32).max(512))

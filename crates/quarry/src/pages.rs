@@ -23,8 +23,8 @@ fn order_of(order: u8) -> Option<Order> {
     (order <= MOST_ORDER).then(|| Order::new(order))
 }
 
-/// Takes a block of `2^order` pages of 4 KiB, for order 0 to 9, from the instance; `None` where
-/// there is no memory, or where the instance does not serve.
+/// Takes a block of `2^order` pages of 4 KiB, for order 0 to 9, from the instance; `None` if there
+/// is no memory, or the instance does not serve.
 #[must_use]
 pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     let order = order_of(order)?;
@@ -34,7 +34,7 @@ pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     }
 }
 
-/// Runs the work of a request that cannot wait: no file is read for it, and no thread started.
+/// Runs the work of a request that cannot wait: reads no file, and starts no thread.
 fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready {
@@ -44,7 +44,7 @@ fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
 }
 
-/// Gives a block back; aborts where there is none of this order.
+/// Frees a block; aborts if there is no block of this order.
 ///
 /// # Safety
 /// The user of the block has given it up.
@@ -69,12 +69,12 @@ pub unsafe fn free_pages(pages: *mut u8, order: u8) {
 /// assert_eq!(BUFFERS.in_use(), 0);
 /// ```
 ///
-/// A pool holds nothing itself: CPUs keep lists of free blocks for all pools, and for slabs. It
-/// counts what is in use.
+/// A pool holds no free blocks itself: CPUs keep lists of free blocks for all pools, and for slabs.
+/// It counts pages in use.
 ///
-/// An `atomic` request reclaims nothing and makes no system call. It gets what is free, and may use
+/// An `atomic` request reclaims nothing and makes no system call. It takes free blocks, and may use
 /// the reserve that zones keep: three fifths of their min mark, and for orders above 0 the
-/// pageblocks that such requests have used before. It fails where the heap would have to grow.
+/// pageblocks that such requests have used before. It fails if the heap would have to grow.
 #[derive(Debug)]
 pub struct PagePool {
     /// Pages of 4 KiB in use.
@@ -82,15 +82,15 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    /// A pool of which nothing is in use.
+    /// A pool with no page in use.
     #[must_use]
     pub const fn new() -> Self {
         Self { in_use: AtomicUsize::new(0) }
     }
 
-    /// Takes a block of `2^order` pages of 4 KiB, aligned to its size. `None` where there is no
-    /// memory, where `order` is above 9, or where `QUARRY_DISABLE=1`. O(1) where the running CPU
-    /// has one.
+    /// Takes a block of `2^order` pages of 4 KiB, aligned to its size. `None` if there is no
+    /// memory, if `order` is above 9, or with `QUARRY_DISABLE=1`. O(1) if the running CPU has a
+    /// block.
     #[must_use]
     pub fn alloc(&self, order: u8, flags: PageFlags) -> Option<Pages<'_>> {
         let start = alloc_pages(order, flags)?;
@@ -98,8 +98,8 @@ impl PagePool {
         Some(Pages { start, order, pool: self })
     }
 
-    /// Fills the places of `out` that are empty with blocks, and returns how many: fewer than there
-    /// are such places only where [`alloc`](Self::alloc) has none. O(blocks), one lock for many.
+    /// Fills the empty places of `out` with blocks, and returns their number: fewer than there are
+    /// empty places only if [`alloc`](Self::alloc) has none. O(blocks), one lock for many.
     pub fn alloc_bulk<'a>(
         &'a self,
         order: u8,
@@ -141,7 +141,7 @@ impl PagePool {
         filled
     }
 
-    /// Gives blocks back, many in one critical section, and leaves their places empty. O(blocks).
+    /// Frees blocks, many in one critical section, and empties their places. O(blocks).
     pub fn free_bulk(&self, blocks: &mut [Option<Pages<'_>>]) {
         for piece in blocks.chunks_mut(BATCH) {
             for order in 0..=MOST_ORDER {
@@ -157,7 +157,7 @@ impl PagePool {
                 }
                 if count > 0 {
                     let starts = &starts[..count];
-                    // SAFETY: the blocks were ours, and have left their owners.
+                    // SAFETY: the blocks were ours, and their owners have given them up.
                     process::giving_back(|| unsafe {
                         STACK.free_pages_bulk(starts, Order::new(order));
                     });
@@ -180,7 +180,7 @@ impl Default for PagePool {
 }
 
 impl Drop for PagePool {
-    /// Blocks borrow their pool: what is still in use was forgotten.
+    /// Blocks borrow their pool, so blocks that are still in use were forgotten.
     fn drop(&mut self) {
         match self.in_use() {
             0 => {}
@@ -189,17 +189,17 @@ impl Drop for PagePool {
     }
 }
 
-/// A block of pages of a [`PagePool`], which it goes back to when dropped. It dereferences to its
-/// bytes, which hold anything where the request was not for zeroes.
+/// A block of pages of a [`PagePool`], to which it returns when dropped. It dereferences to its
+/// bytes, whose contents are undefined unless the request was for zeroes.
 pub struct Pages<'a> {
     start: NonNull<u8>,
     order: u8,
     pool: &'a PagePool,
 }
 
-// SAFETY: the block belongs to its owner alone, and to no thread.
+// SAFETY: the block belongs only to its owner, and to no thread.
 unsafe impl Send for Pages<'_> {}
-// SAFETY: shared references to it give shared references to bytes.
+// SAFETY: shared references to it only give shared references to its bytes.
 unsafe impl Sync for Pages<'_> {}
 
 impl Pages<'_> {
@@ -209,7 +209,7 @@ impl Pages<'_> {
         self.start.as_ptr()
     }
 
-    /// The order: there are `2^order` pages of 4 KiB.
+    /// The order: the block has `2^order` pages of 4 KiB.
     #[must_use]
     pub fn order(&self) -> u8 {
         self.order
@@ -229,7 +229,7 @@ impl Deref for Pages<'_> {
 
     fn deref(&self) -> &[MaybeUninit<u8>] {
         let bytes = Order::new(self.order).bytes();
-        // SAFETY: the block has so many bytes, and is ours; they need not be initialised.
+        // SAFETY: the block has this many bytes, and is ours; they need not be initialised.
         unsafe { core::slice::from_raw_parts(self.start.cast().as_ptr(), bytes) }
     }
 }
@@ -237,7 +237,7 @@ impl Deref for Pages<'_> {
 impl DerefMut for Pages<'_> {
     fn deref_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         let bytes = Order::new(self.order).bytes();
-        // SAFETY: as for `deref`, and the block is borrowed uniquely.
+        // SAFETY: the block has this many bytes (see `deref`), and is borrowed uniquely.
         unsafe { core::slice::from_raw_parts_mut(self.start.cast().as_ptr(), bytes) }
     }
 }
@@ -245,7 +245,7 @@ impl DerefMut for Pages<'_> {
 impl Drop for Pages<'_> {
     fn drop(&mut self) {
         self.pool.in_use.fetch_sub(1 << self.order, Relaxed);
-        // SAFETY: the block is ours, and goes with this.
+        // SAFETY: the block is ours, and ends with this.
         unsafe { free_pages(self.start.as_ptr(), self.order) };
     }
 }

@@ -1,13 +1,12 @@
 //! The process-wide instance: built at the first allocation.
 //!
-//! This module is for `libquarry.so`, which stands on the halves of each request, and may change
+//! This module is for `libquarry.so`, which is built on the halves of each request, and may change
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
-use crate::background::BalanceWait;
+use crate::balancer::{Balancer, Cache, Wait};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
-use crate::{background, checks, fork, gate, limits, profile, record, statistics};
-use quarry_cache::{Goal, ReclaimCaller};
+use crate::{background, fork, gate, limits, profile, record, statistics};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::slab::Occupancy;
@@ -36,36 +35,36 @@ pub enum Mode {
     Ready,
     /// `QUARRY_DISABLE=1`: the C library serves.
     Disabled,
-    /// The operating system refused the first window, or the caller is inside the building of
+    /// The operating system refused the first window, or the caller is part of the construction of
     /// the instance itself; a later call may succeed.
     Unavailable,
 }
 
-/// Sets the most bytes that the heap may hold, in place of the option; false where the C library
+/// Sets the most bytes that the heap may hold, instead of the option; false if the C library
 /// serves, or the instance cannot be built yet.
 pub fn set_limit(bytes: usize) -> bool {
     let is_served = ensure_ready() == Mode::Ready;
     if is_served {
         limits::set_own(bytes);
-        background::want_now();
+        Cache::want_now();
     }
     is_served
 }
 
-/// Most bytes that the heap may hold now; `None` where there is no limit.
+/// Most bytes that the heap may hold now; `None` if there is no limit.
 #[must_use]
 pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
-/// Returns whether an object may be opened so that it binds the C library's `malloc` and `free`:
-/// where the C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
+/// Returns whether an object may be opened so that it binds the C library's `malloc` and `free`: if
+/// the C library serves the program as well, or `QUARRY_DEEPBIND=1` asks for it.
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || settings::known().is_some_and(|settings| settings.deepbind)
 }
 
-/// Builds the instance at the first call. Threads that come meanwhile wait for the builder.
+/// Builds the instance at the first call. Other threads wait for the builder.
 #[inline]
 pub fn ensure_ready() -> Mode {
     match STATE.load(Ordering::Acquire) {
@@ -84,7 +83,7 @@ fn make_ready() -> Mode {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 BUILDER.store(task::current(), Ordering::Relaxed);
-                // Decides what system calls may be made for another stack.
+                // First, because this decides which system calls may be made for another stack.
                 confine_if_asked();
                 return own_stack::run(build);
             }
@@ -98,9 +97,10 @@ fn make_ready() -> Mode {
     }
 }
 
-/// Called when the process starts, before its threads and its filters of system calls: asks what
-/// the first allocation will need to know, and where the C library keeps what the background thread
-/// needs. A process that never allocates pays for no more than that.
+/// Called when the process starts, before its threads and its filters of system calls: reads the
+/// settings and the properties of the system that the first allocation needs, and finds the C
+/// library's function that the background thread needs. A process that never allocates does no
+/// more.
 pub fn start() {
     let _errno = KeepErrno::new();
     background::find_least_stack();
@@ -114,12 +114,12 @@ pub fn start() {
 #[must_use]
 pub fn is_of_quarry_run() -> bool {
     let pid = settings().run_pid;
-    // Only a process that has the variable asks for its number.
+    // Only a process with the variable calls `getpid`.
     // SAFETY: getpid has no preconditions.
     pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
 }
 
-/// Publishes, and has the background thread do so all the time, if there may be one.
+/// Publishes, and starts the background thread, which does so from then on, if it is allowed.
 pub(crate) fn show_live() {
     let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Ready {
@@ -128,7 +128,7 @@ pub(crate) fn show_live() {
     }
 }
 
-/// Asks the system what `malloc` of the C library does not ask.
+/// Reads properties of the system that `malloc` of the C library does not read.
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
@@ -150,26 +150,27 @@ fn build() -> Mode {
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
-    // From the first second thread on, the barrier is the background thread's.
+    // From the second thread on, only the background thread uses the barrier.
     STACK.percpu().leave_barrier_to(None);
     if STACK.init(os, &options).is_err() {
-        // Or this thread would take another's attempt for its own.
+        // Otherwise this thread would take another thread's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
         return Mode::Unavailable;
     }
     STATE.store(READY, Ordering::Release);
-    // From here on the instance serves, also what these calls may allocate.
+    // From here on the instance serves, including allocations of these calls.
     fork::register_handlers();
     gate::GATE.is_of_process();
     statistics::register();
     profile::start_if_asked();
     object::pin();
-    checks::start(options.checks);
+    #[cfg(feature = "checks")]
+    crate::checks::start(options.checks);
     Mode::Ready
 }
 
-/// As [`Stack::alloc`], building the instance first where needed.
+/// Like [`Stack::alloc`]; builds the instance first if needed.
 #[inline]
 pub fn alloc(request: Request) -> Option<Object> {
     let is_plain = request.align <= MIN_ALIGN;
@@ -184,7 +185,7 @@ pub fn alloc(request: Request) -> Option<Object> {
     }
 }
 
-/// [`alloc`] where the fast path refuses. Keeps `errno`.
+/// [`alloc`] after the fast path has refused. Keeps `errno`.
 #[cold]
 #[inline(never)]
 pub fn alloc_slow(request: Request) -> Option<Object> {
@@ -196,18 +197,18 @@ pub fn alloc_slow(request: Request) -> Option<Object> {
     serve(request.size, || STACK.halves().alloc_slow(request))
 }
 
-/// Allocates what needs no gate.
+/// Allocates without the gate, if possible.
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     let counted = STACK.halves().alloc_counted(size, zeroed);
     counted.or_else(|| STACK.halves().alloc_listed(size, zeroed))
 }
 
-/// The fast path of an allocation that is all zero: `None` means [`alloc_slow`].
+/// The fast path of an allocation that is all zero; on `None`, call [`alloc_slow`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.halves().alloc_zeroed_fast(size)?;
-    // This is how `pthread_create` allocates a table, maybe in a program that has grown without
+    // `pthread_create` allocates a table this way, maybe in a program that has grown without
     // threads.
     if size > 64 && background::may_be_due() {
         start_thread();
@@ -222,10 +223,10 @@ fn start_thread() {
     background::start_while_allocating();
 }
 
-/// As [`Stack::realloc`].
+/// Same as [`Stack::realloc`].
 ///
 /// # Safety
-/// As [`Stack::realloc`].
+/// Same as [`Stack::realloc`].
 #[inline]
 pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object> {
     if request.align <= MIN_ALIGN && STACK.halves().stays_fast(object.as_ptr(), request.size) {
@@ -235,13 +236,13 @@ pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object>
     unsafe { realloc_slow(object, request) }
 }
 
-/// [`Stack::realloc`] where the object cannot stay on its fast path.
+/// [`Stack::realloc`] if the object cannot stay on its fast path.
 ///
 /// # Safety
-/// As [`Stack::realloc`].
+/// Same as [`Stack::realloc`].
 #[inline(never)]
 pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
-    // SAFETY: the caller's promise is passed on; what has moved is freed once.
+    // SAFETY: the caller's promise is passed on; a moved object is freed once.
     unsafe {
         if request.align <= MIN_ALIGN {
             let moved = realloc_outside(object, request.size);
@@ -253,16 +254,16 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
     }
 }
 
-/// [`realloc_slow`] of what needs the gate for a look at most.
+/// The part of [`realloc_slow`] that needs the gate for a look at most.
 ///
 /// # Safety
-/// As [`Stack::realloc`].
+/// Same as [`Stack::realloc`].
 #[inline(never)]
 unsafe fn realloc_outside(object: Object, size: usize) -> Option<Object> {
     if STACK.halves().stays_block_fast(object.as_ptr(), size) {
         return Some(object);
     }
-    // SAFETY: the caller's promise is passed on; what has moved is freed once.
+    // SAFETY: the caller's promise is passed on; a moved object is freed once.
     let moved = unsafe { STACK.halves().move_fast(object, size, |object| free(object)) };
     moved.or_else(|| stays_large(object, size).then_some(object))
 }
@@ -273,7 +274,7 @@ fn stays_large(object: Object, size: usize) -> bool {
     STACK.halves().stays_large(object, size)
 }
 
-/// As [`Stack::usable_size`].
+/// Same as [`Stack::usable_size`].
 #[must_use]
 pub fn usable_size(object: Object) -> usize {
     let _errno = KeepErrno::new();
@@ -281,28 +282,28 @@ pub fn usable_size(object: Object) -> usize {
     STACK.usable_size(object)
 }
 
-/// As [`Stack::occupancy`].
+/// Same as [`Stack::occupancy`].
 #[must_use]
 pub fn occupancy(address: *const u8) -> Option<Occupancy> {
     let _inside = gate::enter();
     STACK.occupancy(address.cast_mut())
 }
 
-/// As [`Stack::alloc_dense`]: `None` means [`alloc`].
+/// Same as [`Stack::alloc_dense`]; on `None`, call [`alloc`].
 pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
     on_instance(size, || STACK.alloc_dense(size, align))?
 }
 
-/// As [`Stack::free_dense`]: false means [`free_slow`].
+/// Same as [`Stack::free_dense`]; on false, call [`free_slow`].
 ///
 /// # Safety
-/// As [`Stack::free_dense`].
+/// Same as [`Stack::free_dense`].
 pub unsafe fn free_dense(address: *mut u8) -> bool {
     // SAFETY: the caller's promise is passed on.
     is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
 }
 
-/// Returns to the operating system what can be returned, and the bytes that this was.
+/// Returns free memory to the operating system; returns the number of bytes.
 pub fn trim() -> usize {
     if !is_ready() {
         return 0;
@@ -310,21 +311,6 @@ pub fn trim() -> usize {
     background::empty_slots();
     let _inside = gate::enter();
     own_stack::run(|| STACK.trim())
-}
-
-/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
-/// the program. Returns the bytes.
-pub(crate) fn reclaim(bytes: usize) -> usize {
-    if !is_ready() {
-        return 0;
-    }
-    let _errno = KeepErrno::new();
-    let used = || STACK.pages().zones().budget().used();
-    let before = used();
-    let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
-    let goal = Goal::Used(before.saturating_sub(frames));
-    quarry_cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
-    before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 
 /// As [`Stack::stats`]; `None` where the instance has not been built.
@@ -337,16 +323,16 @@ pub fn stats() -> Option<StackStats> {
     Some(STACK.stats())
 }
 
-/// What the heap has in use and free, as far as there is one.
+/// Used and free memory of the heap, all zero if there is no heap.
 #[must_use]
 pub fn heap_use() -> HeapUse {
     own_stack::run(|| stats().unwrap_or_default().heap)
 }
 
-/// As [`Stack::validate`], where the instance has been built. Threads on slow paths wait.
+/// Same as [`Stack::validate`], if the instance has been built. Threads on slow paths wait.
 ///
 /// # Errors
-/// As there.
+/// Same as [`Stack::validate`].
 pub fn validate() -> Result<(), Broken> {
     if !is_ready() {
         return Ok(());
@@ -354,8 +340,8 @@ pub fn validate() -> Result<(), Broken> {
     gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves; again where it has found nothing
-/// and there may be memory by now.
+/// Runs `request` of `size` bytes on the instance, if it serves; again if it has found no memory
+/// and there may be some by now.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -364,7 +350,7 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     let inside = gate::enter();
     limits::before(size);
     let mut object = request();
-    // A fork must not wait for a thread that waits for another one, or starts one.
+    // A fork must not wait for a thread that waits for another thread, or starts one.
     drop(inside);
     if object.is_none() {
         object = serve_again(size, &request);
@@ -374,9 +360,9 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     object
 }
 
-/// Runs `request` again: where the control group has room by now, where the slots of other CPUs may
-/// have had the only free objects, and where the thread has called what this one may not. One
-/// function for all requests, each of which would be large if it stood here four times.
+/// Runs `request` again: if the control group has room by now, if the slots of other CPUs may have
+/// held the only free objects, and after the background thread has called what this thread may not
+/// call. One function for all requests, because each of four copies would be large.
 #[cold]
 #[inline(never)]
 fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Object> {
@@ -391,7 +377,7 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         object = attempt();
     }
-    let mut wait = BalanceWait::new(size);
+    let mut wait = <Cache as Balancer>::Wait::new(size);
     while object.is_none() && wait.has_balanced() {
         object = attempt();
     }
@@ -401,7 +387,7 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     object
 }
 
-/// Runs `work` of about `size` bytes as one slow path of the instance, if that serves.
+/// Runs `work` of about `size` bytes as one slow path of the instance, if it serves.
 pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -416,7 +402,7 @@ pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T>
     Some(done)
 }
 
-/// Runs `work` that gives memory back as one slow path of the instance, which serves.
+/// Runs `work` that frees memory as one slow path of the instance, which serves.
 pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
@@ -427,7 +413,7 @@ pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs `work` while no other thread is on a slow path, and so that a drain reaches every slot.
+/// Runs `work` while no other thread is on a slow path, and lets a drain reach every slot.
 pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     let _errno = KeepErrno::new();
     if is_confined() {
@@ -437,10 +423,10 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     gate::with_all_outside(|| STACK.percpu().lending_barrier(work))
 }
 
-/// As [`Stack::free`].
+/// Same as [`Stack::free`].
 ///
 /// # Safety
-/// As [`Stack::free`].
+/// Same as [`Stack::free`].
 #[inline]
 pub(crate) unsafe fn free(object: Object) {
     // SAFETY: the caller's promise is passed on.
@@ -451,10 +437,10 @@ pub(crate) unsafe fn free(object: Object) {
     }
 }
 
-/// Frees what the fast path refused, and sees to it that memory goes back in time.
+/// Frees an object that the fast path refused, and ensures that memory goes back in time.
 ///
 /// # Safety
-/// As [`Stack::free`].
+/// Same as [`Stack::free`].
 #[cold]
 #[inline(never)]
 pub unsafe fn free_slow(object: Object) {
@@ -466,10 +452,10 @@ pub unsafe fn free_slow(object: Object) {
     }
 }
 
-/// [`free_slow`] of what the list of the running CPU has refused as well.
+/// The part of [`free_slow`] after the list of the running CPU has refused too.
 ///
 /// # Safety
-/// As [`Stack::free`].
+/// Same as [`Stack::free`].
 #[inline(never)]
 pub unsafe fn free_inside(object: Object) {
     let _errno = KeepErrno::new();

@@ -1,4 +1,4 @@
-//! The heap profile of the process: which call sites allocate, and what of it is in use.
+//! The heap profile of the process: allocations by call site, and the part that is in use.
 //!
 //! ```
 //! #[global_allocator]
@@ -14,13 +14,13 @@
 //! # drop(kept);
 //! ```
 //!
-//! What is written is raw: `quarry profile FILE` of the command turns it into a profile for pprof,
+//! The written profile is raw: the command `quarry profile FILE` turns it into a profile for pprof,
 //! a flame graph or a text. `quarry profile --pid N` profiles a process from outside, by
-//! [`bell`](self) and a memfd that the process makes then.
+//! [`bell`](self) and a memfd that the process then makes.
 //!
-//! The profile is off until one of these, or `QUARRY_PROFILE`, starts it, and costs nothing then.
-//! While it is on, every request takes a slow entry, which counts its bytes; about one sample in
-//! 512 KiB is recorded with its callers. A forked child has no profile, unless `QUARRY_PROFILE`
+//! The profile is off until one of these, or `QUARRY_PROFILE`, starts it, and costs nothing until
+//! then. While it is on, every request takes a slow entry, which counts its bytes; about one sample
+//! in 512 KiB is recorded with its callers. A forked child has no profile, unless `QUARRY_PROFILE`
 //! asks for one of each process.
 
 mod at_exit;
@@ -34,7 +34,7 @@ pub use output::write_to;
 pub(crate) use switch::visit_locks;
 pub use switch::{DEFAULT_MEAN_BYTES, ProfileError, start, start_with_frees, stop};
 
-/// In the child of a fork, with the locks of the parent let go.
+/// In the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {
     bell::forget();
     if switch::adopt_in_child() {

@@ -13,18 +13,18 @@ use quarry_sys::errno::KeepErrno;
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
-/// Bits of a handle that are the number of the cache; the generation stands above them.
+/// Bits of a handle for the number of the cache; the generation is in the bits above.
 const NUMBER_BITS: u32 = 8;
 const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
 
-/// Why there is no cache.
+/// The reason why a cache was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheError {
     /// `QUARRY_DISABLE=1`: the C library serves, and has no caches.
     Disabled,
-    /// No slab of at most 4 MiB holds such an object, or the alignment is no power of two.
+    /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
     Impossible,
-    /// All caches that a process can have exist already.
+    /// The process has its most caches already.
     TooMany,
     /// The system refuses memory.
     NoMemory,
@@ -56,7 +56,7 @@ impl From<OsError> for CacheError {
 }
 
 /// A cache of untyped objects of the process's one stack. [`Cache`](crate::Cache) is its safe and
-/// typed face.
+/// typed interface.
 ///
 /// It is a number and may be copied; the cache lives until [`destroy`](Self::destroy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +66,14 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. Where the slab policy merges caches, this may be one that exists already;
-    /// each of them is destroyed by itself all the same.
+    /// Creates a cache. If the slab policy merges caches, this may be an existing cache; even then
+    /// each of them is destroyed separately.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the cache was not created.
     ///
     /// # Safety
-    /// A constructor may be given the address of `params.size` bytes at a multiple of
+    /// A constructor may be called with the address of `params.size` bytes at a multiple of
     /// `params.align`, on any thread, until the cache is destroyed. It neither unwinds nor uses
     /// caches, and does not wait for a thread that does. (It may allocate from the heap.)
     pub unsafe fn create(
@@ -94,11 +94,11 @@ impl RawCache {
         Ok(Self { id, generation })
     }
 
-    /// The cache of a handle; `None` where there is none any more, or never was.
+    /// The cache of a handle; `None` if there is none any more, or never was.
     ///
     /// # Safety
-    /// No other thread destroys the cache before this one has used what is returned for the last
-    /// time. Nor does it create or destroy another cache meanwhile, where the handle is of none.
+    /// No other thread destroys the cache before this thread has used the result for the last time.
+    /// If the handle has no cache, no other thread creates or destroys a cache during the call.
     #[must_use]
     pub unsafe fn of_handle(handle: usize) -> Option<Self> {
         let number = handle & ((1 << NUMBER_BITS) - 1);
@@ -111,26 +111,26 @@ impl RawCache {
         (cache.generation() == generation).then_some(Self { id, generation })
     }
 
-    /// A number that stands for the cache, and for no other one that the process ever has. Never 0.
+    /// A number for this cache, which no other cache of the process ever has. Never 0.
     #[must_use]
     pub fn handle(self) -> usize {
         (self.generation as usize) << NUMBER_BITS | self.id.index()
     }
 
-    /// Its number, for mappings whose pages have an object of it.
+    /// Its number, for mappings whose pages each have an object of the cache.
     #[must_use]
     pub fn id(self) -> CacheId {
         self.id
     }
 
-    /// What is said of its objects.
+    /// The description of its objects.
     #[must_use]
     pub fn info(&self) -> &Cache {
         STACK.find_cache(self.id).expect("the cache has not been destroyed")
     }
 
-    /// Takes an object: memory with any contents, or with what the constructor made. `None` where
-    /// there is no memory. O(1) where the running CPU has one.
+    /// Takes an object: memory with any contents, or as the constructor made it. `None` if there is
+    /// no memory. O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(self) -> Option<NonNull<u8>> {
@@ -144,24 +144,24 @@ impl RawCache {
         process::serve(cache.order().bytes(), || cache.alloc_slow())
     }
 
-    /// [`alloc`](Self::alloc) with all bytes 0; `None` as well where there is a constructor, whose
-    /// work that would destroy.
+    /// Like [`alloc`](Self::alloc), with all bytes 0; also `None` if there is a constructor, whose
+    /// work this would destroy.
     #[must_use]
     pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
         if self.info().has_constructor() {
             return None;
         }
         let object = self.alloc()?;
-        // SAFETY: the object has so many bytes, and only we know it.
+        // SAFETY: the object has this many bytes, and no other code knows it.
         unsafe { clear(object, self.info().object_bytes()) };
         Some(object)
     }
 
-    /// Gives an object back. O(1) where the running CPU has room for it.
+    /// Gives an object back. O(1) if the running CPU has room for it.
     ///
     /// # Safety
-    /// `object` was allocated from this cache, and its user has given it up; where there is a
-    /// constructor, in the state in which that leaves objects.
+    /// `object` was allocated from this cache, and its user has given it up; if there is a
+    /// constructor, in the state in which the constructor leaves objects.
     #[inline]
     pub unsafe fn free(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
@@ -173,7 +173,7 @@ impl RawCache {
     }
 
     /// # Safety
-    /// As [`free`](Self::free).
+    /// Same as [`free`](Self::free).
     #[cold]
     #[inline(never)]
     unsafe fn free_missed(self, object: NonNull<u8>) {
@@ -181,14 +181,14 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.cache(self.id).free_slow(object) });
     }
 
-    /// Aborts with one line where no object of this cache starts at `address`.
+    /// Aborts with one line if no object of this cache starts at `address`.
     #[inline]
     pub fn demand(self, address: *mut u8) -> NonNull<u8> {
         STACK.cache(self.id).demand(address)
     }
 
-    /// Fills the front of `out` with objects; returns how many, fewer than asked only where
-    /// [`alloc`](Self::alloc) has none, or where the machine could never hold so many. O(objects).
+    /// Fills the front of `out` with objects; returns their number, which is less than asked only
+    /// if [`alloc`](Self::alloc) has none, or if the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());
@@ -207,14 +207,14 @@ impl RawCache {
     /// Gives objects back. O(objects).
     ///
     /// # Safety
-    /// As [`free`](Self::free) for each of them, and no object is given twice.
+    /// Same as [`free`](Self::free) for each object, and no object is given twice.
     pub unsafe fn free_bulk(self, objects: &[NonNull<u8>]) {
         // SAFETY: the caller's promise is passed on.
         process::giving_back(|| unsafe { STACK.cache(self.id).free_bulk(objects) });
     }
 
-    /// Gives back what the cache holds beyond what is in use. Every other thread waits on its next
-    /// slow path meanwhile. O(slots + objects).
+    /// Gives back the memory of the cache beyond what is in use. Each other thread waits at its
+    /// next slow path while this runs. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }
@@ -225,14 +225,14 @@ impl RawCache {
         process::giving_back(|| STACK.cache(self.id).stats())
     }
 
-    /// Shrinks the cache and lets go of it. Every other thread waits on its next slow path
-    /// meanwhile. O(slots + frames).
+    /// Shrinks and destroys the cache. Each other thread waits at its next slow path while this
+    /// runs. O(slots + frames).
     ///
     /// # Errors
-    /// The objects that are in use; the cache then stays.
+    /// The objects that are in use; then the cache stays.
     ///
     /// # Safety
-    /// Nobody else uses the cache meanwhile, and nobody at all after success.
+    /// No other code uses the cache during the call, and no code at all after success.
     pub unsafe fn destroy(self) -> Result<(), Remaining> {
         let _errno = KeepErrno::new();
         // SAFETY: no other thread is on a slow path; the caller promises the rest.

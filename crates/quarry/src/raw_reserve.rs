@@ -1,10 +1,10 @@
-//! Objects that were taken ahead, so that requests cannot fail later
+//! Objects that are taken in advance, so that later requests cannot fail
 //! (`kmem_cache_prefill_sheaf`, Linux 6.18).
 //!
-//! A reserve is one block of the heap: its head, and behind that the objects that it still has.
-//! The head holds the block's own address, changed: so what is no reserve is recognised.
+//! A reserve is one block of the heap: its head, then the objects that it still has. The head holds
+//! the block's own address, changed, so that other memory is not mistaken for a reserve.
 //!
-//! Equation: the first `left <= room` words behind the head are objects of the cache.
+//! Equation: the first `left <= room` words after the head are objects of the cache.
 
 use crate::instance::STACK;
 use crate::process;
@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use quarry_mm::heap::classes;
 use quarry_mm::stack::Request;
 
-/// Makes an address what the head of a reserve there holds.
+/// Changes an address into the mark that the head of a reserve at this address has.
 const MARK: usize = 0x5eaf_0b1e_c70f_ca5e;
 
 struct Head {
@@ -28,15 +28,15 @@ struct Head {
 #[derive(Debug)]
 pub struct RawReserve(NonNull<Head>);
 
-// SAFETY: the block belongs to the reserve alone, and its objects to no thread.
+// SAFETY: only the reserve uses the block, and its objects belong to no thread.
 unsafe impl Send for RawReserve {}
 
 impl RawReserve {
     /// Most objects of a reserve: its block is an object of the heap.
     pub const MOST: usize = (classes::LARGEST - size_of::<Head>()) / size_of::<usize>();
 
-    /// Takes `count` objects of a cache, all or none: `None` where memory is short, or where they
-    /// are more than [`MOST`](Self::MOST). O(objects).
+    /// Takes `count` objects of a cache, all or none: `None` if memory is short, or if `count` is
+    /// more than [`MOST`](Self::MOST). O(objects).
     #[must_use]
     pub fn of(cache: RawCache, count: usize) -> Option<Self> {
         if count > Self::MOST {
@@ -53,15 +53,15 @@ impl RawReserve {
         (taken == count).then_some(reserve)
     }
 
-    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` where there
-    /// is none.
+    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` if there is
+    /// none.
     ///
     /// # Safety
-    /// Nobody else uses the reserve.
+    /// No other code uses the reserve.
     #[must_use]
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
-        // The fast path knows all addresses that are ours from here on.
+        // From here on the address is ours, and the fast path knows all of those.
         if !STACK.owns(address) {
             return None;
         }
@@ -70,9 +70,9 @@ impl RawReserve {
             return None;
         }
         let head = object.cast::<Head>();
-        // SAFETY: an object of the heap that is large enough starts there, whatever it holds.
+        // SAFETY: an object of the heap that is large enough starts there, with any contents.
         let mark = unsafe { (&raw const (*head.as_ptr()).mark).read() };
-        // What is no reserve must not become one that is dropped.
+        // Other memory must not become a reserve that is dropped.
         (mark == address as usize ^ MARK).then(|| Self(head))
     }
 
@@ -85,13 +85,13 @@ impl RawReserve {
     }
 
     fn head(&mut self) -> &mut Head {
-        // SAFETY: the block is ours alone, and its head was written.
+        // SAFETY: only we use the block, and its head was written.
         unsafe { self.0.as_mut() }
     }
 
     fn places(&mut self) -> &mut [MaybeUninit<NonNull<u8>>] {
         let room = self.head().room;
-        // SAFETY: the block has as many words behind its head.
+        // SAFETY: the block has this many words after its head.
         unsafe { core::slice::from_raw_parts_mut(self.0.add(1).cast().as_ptr(), room) }
     }
 
@@ -104,11 +104,11 @@ impl RawReserve {
     /// Objects that are left.
     #[must_use]
     pub fn left(&self) -> usize {
-        // SAFETY: as for `head`.
+        // SAFETY: only we use the block, and its head was written.
         unsafe { self.0.as_ref() }.left
     }
 
-    /// Takes one of the objects; `None` where all have been taken. O(1).
+    /// Takes one of the objects; `None` if all have been taken. O(1).
     pub fn take(&mut self) -> Option<NonNull<u8>> {
         let left = self.left().checked_sub(1)?;
         self.head().left = left;
@@ -118,12 +118,12 @@ impl RawReserve {
 }
 
 impl Drop for RawReserve {
-    /// Gives back what is left.
+    /// Gives back the objects that are left.
     fn drop(&mut self) {
         let (cache, left) = (self.cache(), self.left());
         // A reserve that has nothing left may outlive its cache.
-        // SAFETY: these words were written; nobody else has the objects, nor the block, which is
-        // none of a reserve from here on.
+        // SAFETY: these words were written; no other code has the objects or the block, which does
+        // not count as a reserve from here on.
         unsafe {
             let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);
             if !objects.is_empty() {

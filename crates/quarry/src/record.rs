@@ -1,21 +1,21 @@
-//! What the process shows of itself to others: its statistics page.
+//! The statistics page of the process, by which other processes see its statistics.
 //!
 //! The page is made with the first publication, so that a process that ends before does not pay for
 //! it: a memfd costs the start and the end of a process 13 us. A filter of system calls that the
-//! program has put up by then may end the process for making one. So the page is made only where a
-//! file shows that there is none: threads of the program open files at times as it is. Where a
-//! filter is in force from the start on, as in a container, that says nothing of later ones, and
-//! the page is made when the program or object that Quarry is in is loaded; so is one that
-//! `QUARRY_RECORD` asks for. From then on Quarry uses the mapping only. The number of the
-//! descriptor is the program's, which may close it or put something else there.
+//! program has installed by then may end the process for making one. So the page is made only if a
+//! file shows that there is no filter: threads of the program open files at times anyway. If a
+//! filter is in force from the start on, as in a container, the file tells nothing about later
+//! filters, and the page is made when the program or object that contains Quarry is loaded; so is a
+//! page that `QUARRY_RECORD` asks for. From then on Quarry uses only the mapping. The number of the
+//! descriptor belongs to the program, which may close it or reuse it.
 //!
-//! Publications come at the end of slow paths that allocate, from the background thread, and at
-//! exit where `QUARRY_RECORD` asks for it; at most one in [`INTERVAL_NS`]. The first one comes
-//! [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
-//! [`GROWN_FRAMES`]. A process that makes no slow path publishes nothing, and readers print how old
-//! its record is. It does not even read the clock: the pages of the C library and the kernel that
-//! this takes are two page faults. With `QUARRY_RECORD=live` the background thread is there from
-//! the start, also in the child of a fork, and publishes all the time.
+//! The process publishes at the end of slow paths that allocate, from the background thread, and at
+//! exit if `QUARRY_RECORD` asks for it; at most once in [`INTERVAL_NS`]. The first publication
+//! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
+//! [`GROWN_FRAMES`]. A process without slow paths publishes nothing, and readers print the age of
+//! its record. It does not even read the clock, whose pages of the C library and the kernel would
+//! cost two page faults. With `QUARRY_RECORD=live` the background thread runs from the start, also
+//! in the child of a fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready};
 use crate::settings::{Wish, settings};
@@ -31,35 +31,35 @@ use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orderin
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 use quarry_sys::seccomp;
 
-/// From one publication to the next: 100 ms, of which one takes some ten thousandths.
+/// Time from one publication to the next: 100 ms, of which one takes some ten thousandths.
 const INTERVAL_NS: u64 = 100_000_000;
 const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
-/// From the first slow path of a process to its first publication: 25 ms, more than `bash -c :` and
-/// `python3 -c pass` take.
+/// Time from the first slow path of a process to its first publication: 25 ms, more than
+/// `bash -c :` and `python3 -c pass` take.
 const FIRST_NS: u64 = 25_000_000;
-/// Frames in use from which on a process that has no page yet does not wait for that: 4 MiB.
+/// From this many frames in use on, a process without a page does not wait for that: 4 MiB.
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
-/// The least descriptor of a page that is made later: by then a program may have closed all that it
-/// does not know, and count on the lowest numbers for its own.
+/// The lowest descriptor of a page that is made later: by then a program may have closed all
+/// descriptors that it does not know, and count on the lowest numbers for its own.
 const LATE_DESCRIPTOR: i32 = 100;
-/// The time of the next publication in a process that has made no slow path: due at the first one,
-/// which puts it off.
+/// The time of the next publication in a process without slow paths so far: due at the first one,
+/// which defers it.
 const AT_FIRST: u64 = 1;
-/// The time of the next publication where there is no page, and will be none.
+/// The time of the next publication if there is no page, and will be none.
 const NEVER: u64 = u64::MAX;
 
 static PUBLISHER: Publisher = Publisher::new();
 /// True until the page is made with the first publication.
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
-/// When the next publication is due, on the coarse clock.
+/// Time of the next publication, on the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
-/// The process, as `getpid` said at its start. A child of `vfork` shares the memory of its parent,
-/// and so its statistics and its record: it must not ask for itself.
+/// The result of `getpid` at the start of the process. A child of `vfork` shares the memory of its
+/// parent, and so its statistics and its record: it must not use its own number.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
-/// True if a signal asks for a publication and for statistics.
+/// A signal asks for a publication and for statistics.
 static IS_WISHED: AtomicBool = AtomicBool::new(false);
-/// True where the background thread is to publish, however idle the process is.
+/// The background thread should publish, even if the process is idle.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -67,11 +67,11 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 #[unsafe(no_mangle)]
 pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
 
-// Another object of the process may have the symbol as well: the preloaded library, or a second one
-// with Quarry inside. Each means its own.
+// Another object of the process may have the symbol as well: the preloaded library, or a second
+// object with Quarry inside. Each uses its own symbol.
 core::arch::global_asm!(".protected quarry_record");
 
-/// Makes the page, or leaves that to the first publication. Called once, when the object is loaded.
+/// Makes the page, or defers this to the first publication. Called once, when the object is loaded.
 pub(crate) fn begin() {
     let wish = settings().record;
     if wish == Wish::None {
@@ -93,8 +93,8 @@ pub(crate) fn begin() {
     }
 }
 
-/// Makes the page, with a descriptor of at least this number; false where the system refuses it. A
-/// watcher that waits for it gets the descriptor.
+/// Makes the page, with a descriptor of at least this number; false if the system refuses it. Sends
+/// the descriptor to a watcher, if there is one.
 fn make(least_descriptor: i32) -> bool {
     let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, least_descriptor) else {
         return false;
@@ -105,35 +105,35 @@ fn make(least_descriptor: i32) -> bool {
     }
     let page = memory.as_ptr().cast::<RecordPage>();
     // SAFETY: a fresh mapping, all zero, that is never unmapped. Its size is sealed. Other
-    // processes that inherit it write it through the same code.
+    // processes that inherit it write it only through the same code.
     unsafe { PUBLISHER.open(page) };
     quarry_record.store(page, Relaxed);
     true
 }
 
-/// Makes the page if it is still to be made, and may be. A fork waits for it.
+/// Makes the page if it does not exist yet, and is allowed. A fork waits for this.
 fn make_if_awaited() {
     let _inside = gate::enter();
-    // The memory of a child of `vfork` is its parent's, and the descriptor would be its own.
+    // A child of `vfork` uses its parent's memory, but the descriptor would be its own.
     if pid() == PID.load(Relaxed)
         && IS_AWAITED.swap(false, Relaxed)
         && seccomp::is_unfiltered()
         && make(LATE_DESCRIPTOR)
     {
-        // In place of what a thread may have stored that has found no page meanwhile.
+        // Replaces the time of a thread that has found no page in between.
         NEXT_NS.store(coarse_ns() + INTERVAL_NS, Relaxed);
     }
 }
 
-/// Wishes for a publication now, and for statistics where `QUARRY_STATS` says. May be called in a
-/// handler of a signal; whoever ends a slow path next sees to it.
+/// Asks for a publication now, and for statistics as `QUARRY_STATS` requests. May be called in a
+/// signal handler; the next thread that ends a slow path fulfils it.
 pub(crate) fn wish() {
     IS_WISHED.store(true, Relaxed);
     NEXT_NS.store(0, Relaxed);
 }
 
 fn pid() -> u32 {
-    // The function `getpid` lies on a page of the C library that a start does not use otherwise.
+    // The function `getpid` lies on a page of the C library that is not otherwise used at start.
     // SAFETY: getpid has no preconditions.
     unsafe { libc::syscall(libc::SYS_getpid) as u32 }
 }
@@ -142,24 +142,24 @@ fn note_pid() {
     PID.store(pid(), Relaxed);
 }
 
-/// Returns whether the background thread is to publish all the time. Not before the object is
-/// loaded: the first requests of a process may come from the loader.
+/// Returns whether the background thread should publish all the time. False until the object is
+/// loaded, because the first requests of a process may come from the loader.
 pub(crate) fn wants_thread() -> bool {
     IS_LIVE.load(Relaxed)
 }
 
-/// Longest wait of the background thread, in milliseconds, where it would wait for `milliseconds`.
+/// Longest wait of the background thread, in milliseconds, if it would wait for `milliseconds`.
 pub(crate) fn longest_wait(milliseconds: i64) -> i64 {
     if IS_LIVE.load(Relaxed) { milliseconds.min(INTERVAL_MS) } else { milliseconds }
 }
 
-/// Notes whether there is a thread that gives memory back.
+/// Records whether there is a background thread.
 pub(crate) fn note_background(is_there: bool) {
     HAS_BACKGROUND.store(is_there, Relaxed);
 }
 
 /// Called at the end of slow paths that allocate, with no lock held, outside of the gate. (Reading
-/// the clock is 1 % of the shortest of them; frees are spared that.) O(1) but for one
+/// the clock is 1 % of the shortest of them; frees do not pay this.) O(1) except for one
 /// publication in 100 ms.
 #[inline]
 pub(crate) fn publish_if_due() {
@@ -169,13 +169,13 @@ pub(crate) fn publish_if_due() {
     }
 }
 
-/// Publishes if that is due at `next`, or because the heap has grown.
+/// Publishes if it is time, by `next`, or if the heap has grown.
 #[inline(never)]
 fn publish_from(next: u64) {
     if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {
         publish();
     } else if next == AT_FIRST {
-        // Not in place of a wish that has come meanwhile.
+        // Does not overwrite a request that has come in between.
         let _ = NEXT_NS.compare_exchange(next, coarse_ns() + FIRST_NS, Relaxed, Relaxed);
     }
 }
@@ -185,7 +185,7 @@ fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && STACK.pages().zones().budget().used() >= GROWN_FRAMES
 }
 
-/// Publishes. Keeps `errno`; makes system calls for a stack only, and once for the page.
+/// Publishes. Keeps `errno`; makes system calls only for a stack, and once for the page.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
@@ -201,7 +201,7 @@ fn publish_here() {
     }
     let has_page = PUBLISHER.page().is_some();
     let next = if has_page || IS_AWAITED.load(Relaxed) { now + INTERVAL_NS } else { NEVER };
-    // Not in place of a wish that has come meanwhile, nor of what the maker of the page has stored.
+    // Does not overwrite a request that has come in between, nor the time of the page's maker.
     let _ = NEXT_NS.compare_exchange(due, next, Relaxed, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
@@ -216,7 +216,7 @@ fn publish_at(now: u64) {
     let pid = PID.load(Relaxed);
     let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
     if publish() == Published::Lost {
-        // A child that had slept for long claims another record.
+        // A child that has slept for a long time claims another record.
         publish();
     }
     drop(inside);
@@ -225,7 +225,7 @@ fn publish_at(now: u64) {
     }
 }
 
-/// What a record says of the process rather than of the stack.
+/// The part of a record that describes the process rather than the stack.
 fn about() -> About {
     let mut flags = 0;
     for (flag, is_set) in [
@@ -243,8 +243,8 @@ extern "C" fn publish_at_exit() {
     publish();
 }
 
-/// In the child of a fork: the parent's record is not the child's, which claims one when it
-/// publishes. Children that live shortly never do, unless they are to be seen live.
+/// In the child of a fork: the parent's record does not belong to the child, which claims one when
+/// it publishes. Short-lived children never do, unless they should be visible live.
 pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();

@@ -1,17 +1,18 @@
-//! What `QUARRY_*` variables set, read without allocating.
+//! The settings of `QUARRY_*` variables, read without allocating.
 //!
-//! The settings of the process are read once: when the object is loaded, or at an allocation that
-//! comes before that. Those of the stack are read when it is built. That prints a line for each
-//! name or value that is not accepted, and changes nothing for it.
+//! The settings of the process are read once: when the object is loaded, or at an allocation before
+//! that. The settings of the stack are read when it is built; this prints a line for each name or
+//! value that is not accepted, and leaves its setting unchanged.
 
-use crate::instance::{HAS_MECHANISMS, SLAB};
+use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
 use crate::{profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
 use quarry_mm::heap::options::{
-    MECHANISM_OPTIONS, OPTIONS, OptionError, StackOptions, signal_number,
+    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
+    asks_for_checks, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::slab_policy;
@@ -24,7 +25,7 @@ use quarry_sys::send_descriptor::LONGEST_NAME;
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE`: the C library serves.
     pub(crate) disable: bool,
-    /// `QUARRY_DEEPBIND`: RTLD_DEEPBIND is left alone.
+    /// `QUARRY_DEEPBIND`: RTLD_DEEPBIND is not removed.
     pub(crate) deepbind: bool,
     /// `QUARRY_BACKGROUND`: there may be a reclaim thread.
     pub(crate) background: bool,
@@ -42,18 +43,18 @@ pub(crate) struct Settings {
     pub(crate) watcher: Line<LONGEST_NAME>,
 }
 
-/// The statistics page that the process has (`QUARRY_RECORD`).
+/// The kind of statistics page that the process should have (`QUARRY_RECORD`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// None.
+    /// No page.
     None,
-    /// One, as soon as there is something to show.
+    /// A page, as soon as there is something to show.
     OnDemand,
-    /// One, from the start on.
+    /// A page, from the start on.
     Page,
-    /// One, to which the process also publishes at its start and at its exit.
+    /// A page, to which the process also publishes at its start and at its exit.
     UntilExit,
-    /// One, to which a thread of the process publishes, however idle the process is.
+    /// A page, to which a thread of the process publishes, even if the process is idle.
     Live,
 }
 
@@ -81,8 +82,8 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Confines the process if `QUARRY_SANDBOX=1`. Must come before anything is asked of the system,
-/// and so before the settings are read on a stack of Quarry's own.
+/// Confines the process if `QUARRY_SANDBOX=1`. Must run before any request to the system, and so
+/// before the settings are read on a stack of Quarry's own.
 pub(crate) fn confine_if_asked() {
     let mut asks = false;
     each_entry(|entry| {
@@ -96,12 +97,12 @@ pub(crate) fn confine_if_asked() {
 
 /// The settings of the process, if they have been read.
 pub(crate) fn known() -> Option<&'static Settings> {
-    // SAFETY: once READ is seen, they do not change any more.
+    // SAFETY: once READ is seen, the settings do not change any more.
     (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })
 }
 
-/// The settings of the process, which the first call reads. That takes more of a stack than a
-/// caller of `malloc` may have.
+/// The settings of the process, which the first call reads. Reading takes more stack than a caller
+/// of `malloc` may have.
 pub(crate) fn settings() -> &'static Settings {
     loop {
         if let Some(settings) = known() {
@@ -118,7 +119,7 @@ pub(crate) fn settings() -> &'static Settings {
     }
 }
 
-/// The name, without `QUARRY`, and the value of an entry that is Quarry's.
+/// The name, without `QUARRY`, and the value of an entry that belongs to Quarry.
 fn ours(entry: &[u8]) -> Option<(&str, &str)> {
     core::str::from_utf8(entry.strip_prefix(b"QUARRY")?).ok()?.split_once('=')
 }
@@ -139,7 +140,7 @@ impl Settings {
         }
     }
 
-    /// Takes over what an entry of the environment sets.
+    /// Applies an entry of the environment.
     fn take(&mut self, entry: &[u8]) {
         match ours(entry) {
             Some(("RUN_PID", value)) => self.run_pid = value.parse().unwrap_or(0),
@@ -187,7 +188,7 @@ impl Settings {
     }
 }
 
-/// The options of the stack. Programs with raised privileges (AT_SECURE) are not configured.
+/// The options of the stack. Programs with raised privileges (AT_SECURE) get the defaults.
 pub(crate) fn stack_options() -> StackOptions {
     let mut options = StackOptions::default();
     each_entry(|entry| match ours(entry) {
@@ -199,7 +200,7 @@ pub(crate) fn stack_options() -> StackOptions {
         }
         _ => {}
     });
-    // Without a delay nothing is held back.
+    // Without a delay no memory is kept.
     options.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
         options.pages.faults = FaultPolicy { populate: false, huge: false };
@@ -208,10 +209,13 @@ pub(crate) fn stack_options() -> StackOptions {
 }
 
 fn apply(options: &mut StackOptions, name: &str, value: &str) {
-    let set = match options.set(name, value) {
-        Err(OptionError::UnknownName) if HAS_MECHANISMS => options.set_mechanism(name, value),
-        set => set,
-    };
+    let mut set = options.set(name, value);
+    if HAS_CHECKS && set == Err(OptionError::UnknownName) {
+        set = options.set_check(name, value);
+    }
+    if HAS_MECHANISMS && set == Err(OptionError::UnknownName) {
+        set = options.set_mechanism(name, value);
+    }
     match set {
         Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
             warn(format_args!(
@@ -220,6 +224,16 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
             ));
         }
         Ok(()) => {}
+        Err(OptionError::UnknownName)
+            if !HAS_CHECKS && CHECK_OPTIONS.iter().any(|option| option.name == name) =>
+        {
+            if asks_for_checks(name, value) {
+                warn(format_args!(
+                    "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has \
+                     them, and `quarry run` takes it where they are asked for"
+                ));
+            }
+        }
         Err(OptionError::UnknownName) => {
             warn(format_args!("QUARRY_{name} is not an option; accepted are QUARRY_.. {}", Names));
         }
@@ -229,13 +243,15 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
     }
 }
 
-/// All names, as a list for people: with what they have in common, it is longer than a line.
+/// All names as a list for a message: with their common prefix it would be longer than a line.
 struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let of_slab: &[_] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
-        for (index, option) in OPTIONS.iter().chain(of_slab).enumerate() {
+        let of_checks: &[OptionHelp] = if HAS_CHECKS { CHECK_OPTIONS } else { &[] };
+        let of_slab: &[OptionHelp] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
+        let all = OPTIONS.iter().chain(of_checks).chain(of_slab);
+        for (index, option) in all.enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;
         }

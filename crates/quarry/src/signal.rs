@@ -1,15 +1,16 @@
-//! The signal that `QUARRY_SIGNAL` names: its handler publishes the statistics at once, and writes
-//! them where `QUARRY_STATS` says. Without the variable Quarry installs no handler, ever.
+//! The signal of `QUARRY_SIGNAL`: its handler publishes the statistics at once, and writes them
+//! where `QUARRY_STATS` requests. Without the variable Quarry never installs a handler.
 //!
-//! A signal may come in the middle of Quarry's own work. The handler takes locks, so it looks first
-//! whether the thread that it interrupts may have one: it enters the gate only if that is open, and
-//! goes on only if it sees every lock free, for the interrupted thread gives none back meanwhile.
-//! (A lock that another thread takes after that is given back soon.) Otherwise it leaves a wish
-//! that the end of the next slow path fulfils, or the background thread. It does the same on an
-//! alternate stack that is too small for its work: Rust's library gives each thread one of 8 KiB.
+//! A signal may interrupt Quarry's own work. The handler takes locks, so it first checks that the
+//! interrupted thread holds none: it enters the gate only if the gate is open, and goes on only if
+//! it sees every lock free, because the interrupted thread cannot release one while the handler
+//! runs. (A lock that another thread takes after that is soon released.) Otherwise it leaves a
+//! request, which the end of the next slow path or the background thread fulfils. It does the same
+//! on an alternate stack that is too small for its work: Rust's library gives each thread one of
+//! 8 KiB.
 //!
-//! A program that sets a handler of its own for the signal replaces this one. One that was there
-//! before, as in a program that has opened an object with Quarry inside, is called afterwards.
+//! A program that sets its own handler for the signal replaces this one. An earlier handler, as in
+//! a program that has opened an object with Quarry inside, is called afterwards.
 
 use crate::{fork, record};
 use core::ffi::{c_int, c_void};
@@ -18,22 +19,22 @@ use core::ptr::null_mut;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of an alternate stack from which on the handler works on it. The work takes 20 KiB, and
+/// The handler works on an alternate stack of at least this many bytes. The work takes 20 KiB, and
 /// the kernel up to 11 more for the registers (AVX-512 and AMX).
 const LEAST_STACK: usize = 48 << 10;
 
 type Handler = extern "C" fn(c_int);
 type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// The handler that was there before, or 0, and whether it takes three arguments.
+/// The previous handler, or 0, and its flags, which tell whether it takes three arguments.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler for a signal. Called once, when the object is loaded.
 pub(crate) fn install(number: c_int) {
-    // SAFETY: both structures are valid for the call; all zero bytes are one, with an empty mask.
-    // The handler calls async-signal-safe functions only, and lives as long as the process: the
-    // object that it is in is never unloaded.
+    // SAFETY: both structures are valid for the call; all zero bytes are a valid one, with an empty
+    // mask. The handler calls only async-signal-safe functions, and lives as long as the process,
+    // because its object is never unloaded.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         let mut before = MaybeUninit::<libc::sigaction>::uninit();
@@ -59,7 +60,7 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     drop(errno);
     let before = BEFORE.load(Ordering::Acquire);
     let takes_info = BEFORE_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0;
-    // SAFETY: the handler that the program had installed for this signal, called as the kernel
+    // SAFETY: the handler that the program had installed for this signal is called as the kernel
     // would call it.
     unsafe {
         match before {
@@ -70,10 +71,10 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// Returns whether the handler has a stack that is large enough, as far as the kernel knows.
+/// Returns whether the stack of the handler is large enough, as far as the kernel knows.
 fn has_room() -> bool {
     let mut stack = MaybeUninit::<libc::stack_t>::uninit();
-    // SAFETY: the call fills `stack` where it succeeds, and only then it is taken as filled.
+    // SAFETY: the call fills `stack` if it succeeds, and `stack` is read only then.
     unsafe {
         libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) == 0 && {
             let stack = stack.assume_init();

@@ -1,11 +1,11 @@
-//! Where statistics go when the process ends: `QUARRY_STATS`.
+//! Writing statistics when the process ends: `QUARRY_STATS`.
 //!
 //! By then a program may have closed standard error and opened files of its own under that number,
-//! and another user may have put something under the name of the file. Statistics go only where
-//! they were requested, and never wait for a reader.
+//! and another user may have put something under the name of the file. Statistics go only to the
+//! requested place, and never wait for a reader.
 //!
-//! A reason that keeps them from being written is reported when the process starts, if it is
-//! visible by then: a user should not learn after hours that there are none.
+//! If something prevents them from being written, this is reported when the process starts, if it
+//! is visible by then: a user should not learn after hours that there are none.
 
 use crate::file_name::{FILE_NAME_BYTES, FileName};
 use crate::written::{Format, write_stats};
@@ -22,29 +22,29 @@ const STANDARD_ERROR: u32 = 1;
 const FILE: u32 = 2;
 static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 
-/// A copy of standard error, for programs that close theirs to be sure of their output; where it
-/// could not be copied, itself.
+/// A copy of standard error, for programs that close theirs to be sure of their output; standard
+/// error itself if it could not be copied.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
-/// Where the copy is put at least: out of the way of programs that count on the lowest free
+/// The lowest number of the copy: out of the way of programs that count on the lowest free
 /// descriptors.
 const COPY_FROM: c_int = 100;
-/// The device of standard error when the process started; a device of this number does not exist.
+/// The device of standard error when the process started; no device has the initial number.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-/// True if it has been said at the start that the file cannot be written.
+/// It was reported at the start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 static NAME: FileName = FileName::new();
-/// [`Format`] of the statistics: `UNCHOSEN` goes by the ending of the file's name.
+/// [`Format`] of the statistics: `UNCHOSEN` follows the ending of the file's name.
 static FORMAT: AtomicU32 = AtomicU32::new(UNCHOSEN);
 const UNCHOSEN: u32 = 0;
 const TEXT: u32 = 1;
 const JSON: u32 = 2;
 
-/// Lets them be printed at exit, if they are asked for. In a process that asks for none nothing of
-/// the library runs at exit: each child of a fork would bring it into memory for that.
+/// Registers the print at exit, if statistics are requested. Otherwise no code of the library runs
+/// at exit, because each child of a fork would bring it into memory for that.
 pub(crate) fn register() {
     if TARGET.load(Ordering::Acquire) != NOWHERE && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.
@@ -52,7 +52,7 @@ pub(crate) fn register() {
     }
 }
 
-/// Takes the value of `QUARRY_STATS_FORMAT`, if it is accepted.
+/// Sets the format to the value of `QUARRY_STATS_FORMAT`, if it is accepted.
 pub(crate) fn set_format(value: &str) {
     match value {
         "json" => FORMAT.store(JSON, Ordering::Relaxed),
@@ -61,7 +61,7 @@ pub(crate) fn set_format(value: &str) {
     }
 }
 
-/// How they are written: as asked for; otherwise by the ending of the file's name.
+/// The format of the statistics: the requested one, otherwise by the ending of the file's name.
 fn format(file: &[u8]) -> Format {
     match FORMAT.load(Ordering::Relaxed) {
         JSON => Format::Json,
@@ -70,12 +70,12 @@ fn format(file: &[u8]) -> Format {
     }
 }
 
-/// Takes the value of `QUARRY_STATS`, while nothing else is under way.
+/// Sets the target to the value of `QUARRY_STATS`, while no other thread is under way.
 pub(crate) fn prepare(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
-        // SAFETY: no thread reads before TARGET says so below, and only the thread that reads the
+        // SAFETY: no thread reads before TARGET is set below, and only the thread that reads the
         // settings is here.
         _ => match unsafe { NAME.set(value) } {
             Ok(()) => FILE,
@@ -97,7 +97,7 @@ pub(crate) fn prepare(value: &str) {
             COPY.store(copy as u32, Ordering::Relaxed);
         }
     }
-    // The C library's malloc would not look.
+    // Not if confined: the C library's malloc would not look at a file.
     if target == FILE && !is_confined() {
         // SAFETY: the name was set above.
         let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
@@ -109,12 +109,12 @@ pub(crate) fn prepare(value: &str) {
     TARGET.store(target, Ordering::Release);
 }
 
-/// Prints the statistics where `QUARRY_STATS` says.
+/// Prints the statistics at exit.
 extern "C" fn print_at_exit() {
     print();
 }
 
-/// Prints the statistics where `QUARRY_STATS` says; nowhere, where it says nothing.
+/// Prints the statistics to the target of `QUARRY_STATS`, if there is one.
 pub(crate) fn print() {
     let (target, error) = (TARGET.load(Ordering::Acquire), standard_error());
     if target == STANDARD_ERROR
@@ -131,7 +131,7 @@ pub(crate) fn print() {
     let written = RegularFile::append_to(name.as_c_str()).and_then(|file| {
         write_stats(file.0, format).map_err(|_| Refusal::CannotWrite(errno::last()))
     });
-    // The folder may have been made since the start; if not, that has been said.
+    // The folder may have been made since the start; if not, this was reported.
     if let Err(reason) = written
         && let Some(error) = error
         && !HAS_COMPLAINED.load(Ordering::Relaxed)
@@ -147,11 +147,11 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
     );
 }
 
-/// Returns whether a file can be written, as far as that can be seen without making or opening it.
+/// Checks that a file can be written, as far as visible without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the name is NUL-terminated; lstat fills `status` where it succeeds, and only then it
-    // is taken as filled.
+    // SAFETY: the name is NUL-terminated; lstat fills `status` if it succeeds, and `status` is read
+    // only then.
     let kind = unsafe {
         let is_there = libc::lstat(name.as_ptr(), status.as_mut_ptr()) == 0;
         is_there.then(|| status.assume_init().st_mode & libc::S_IFMT)
@@ -184,7 +184,7 @@ fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr
     CStr::from_bytes_until_nul(buffer).unwrap_or(c".")
 }
 
-/// A descriptor that is what standard error was when the process started.
+/// A descriptor that refers to standard error as it was when the process started.
 fn standard_error() -> Option<c_int> {
     let is_the_same = |descriptor: &c_int| {
         status_of(*descriptor).is_some_and(|status| {
@@ -197,7 +197,7 @@ fn standard_error() -> Option<c_int> {
 
 fn status_of(descriptor: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::uninit();
-    // SAFETY: fstat fills `status` where it succeeds, and only then it is taken as filled.
+    // SAFETY: fstat fills `status` if it succeeds, and `status` is read only then.
     unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
 
@@ -205,12 +205,13 @@ fn status_of(descriptor: c_int) -> Option<libc::stat> {
 struct RegularFile(c_int);
 
 impl RegularFile {
-    /// Opens it, or makes it; the error goes on after its name.
+    /// Opens the file, or makes it; the error prints after its name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // A pipe without a reader would wait for one; a link leads where another user wants.
+        // A pipe without a reader would block; a link leads to a place that another user has
+        // chosen.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-        // The system calls themselves: those of the C library are cancellation points, and this may
+        // Direct system calls: the functions of the C library are cancellation points, and this may
         // be the end of a program's `malloc`.
         // SAFETY: the name is NUL-terminated and outlives the call.
         let descriptor = unsafe {
@@ -232,12 +233,12 @@ impl RegularFile {
 
 impl Drop for RegularFile {
     fn drop(&mut self) {
-        // SAFETY: we opened it, and only we know it.
+        // SAFETY: we opened it, and no other code knows it.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// Why a file gets no statistics; prints as the end of a sentence.
+/// The reason why a file gets no statistics; prints as the end of a sentence.
 enum Refusal {
     NotRegular,
     CannotOpen(c_int),
@@ -274,7 +275,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// Prints the statistics to a file descriptor; what cannot be written is dropped.
+/// Prints the statistics to a file descriptor; drops what cannot be written.
 pub fn print_stats_to(fd: i32) {
     let _ = own_stack::run(|| write_stats(fd, Format::Text));
 }

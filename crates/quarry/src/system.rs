@@ -23,16 +23,16 @@ pub(crate) fn alloc_zeroed(layout: Layout) -> *mut u8 {
     }
     let pointer = alloc(layout);
     if !pointer.is_null() {
-        // SAFETY: fresh, `size` bytes, known only to us.
+        // SAFETY: the memory is fresh, has `size` bytes, and no other code knows it.
         unsafe { pointer.write_bytes(0, layout.size()) };
     }
     pointer
 }
 
-/// The same memory in another size, or null, and then nothing has changed.
+/// Resizes the memory, or returns null and changes nothing.
 ///
 /// # Safety
-/// `pointer` came from here with this layout, and is used no more where this succeeds.
+/// `pointer` came from here with this layout, and is not used any more if this succeeds.
 pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: the caller's promise is passed on.
@@ -43,7 +43,7 @@ pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *
     };
     let moved = alloc(wanted);
     if !moved.is_null() {
-        // SAFETY: both have at least the smaller size and are different allocations; the caller
+        // SAFETY: both allocations have at least the smaller size and are different; the caller
         // gives up the old one.
         unsafe {
             core::ptr::copy_nonoverlapping(pointer, moved, size.min(layout.size()));

@@ -1,4 +1,4 @@
-//! The entries of the environment: read without allocating, and before the C library has started.
+//! The entries of the environment, read without allocating, even before the C library has started.
 
 use core::ffi::{CStr, c_char};
 use quarry_sys::file::find_piece;
@@ -7,7 +7,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
+/// Calls `visit` for each entry of the environment; for none if the program has raised privileges.
 pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
     if is_privileged() {
         return;
@@ -26,7 +26,7 @@ pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
     }
 }
 
-/// [`each_entry`] before libc has started: the loader or a `.preinit_array` allocates.
+/// [`each_entry`] before libc has started, for allocations of the loader or of a `.preinit_array`.
 #[cold]
 #[inline(never)]
 fn each_of_file(visit: &mut dyn FnMut(&[u8])) {

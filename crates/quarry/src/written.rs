@@ -1,4 +1,4 @@
-//! Statistics as they are written: tables for people, or a line of JSON for programs.
+//! The formats of statistics: tables for people, or a line of JSON for programs.
 
 use crate::gate;
 use crate::instance::{DISABLED, READY, STACK, STATE};
@@ -15,7 +15,7 @@ use quarry_sys::os::{Linux, Os};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::FdWriter;
 
-/// How statistics are written.
+/// The format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Tables.
@@ -37,7 +37,7 @@ fn process() -> (&'static str, u32) {
     (name.to_str().unwrap_or("?"), pid.unsigned_abs())
 }
 
-/// Writes the statistics to a file descriptor; `errno` says why that failed.
+/// Writes the statistics to a file descriptor; `errno` has the reason of a failure.
 pub(crate) fn write_stats(fd: i32, format: Format) -> core::fmt::Result {
     match format {
         Format::Text => write_text(&mut FdWriter(fd)),
@@ -59,11 +59,11 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     write!(out, "{}", STACK.report(Section::ALL))
 }
 
-/// Memory for a record and for its text: not the heap's, which may be full, and not the stack's,
-/// which may be that of a signal handler.
+/// Memory for a record and for its text: not from the heap, which may be full, and not on the
+/// stack, which may belong to a signal handler.
 struct Scratch(NonNull<u8>);
 
-/// The longest line: 56 caches have 500 bytes each at most, and everything else less than that.
+/// The longest line: 56 caches have at most 500 bytes each, and everything else has less than that.
 const TEXT_BYTES: usize = 112 << 10;
 const SCRATCH_BYTES: usize = RECORD_BYTES + TEXT_BYTES;
 
@@ -89,7 +89,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: a whole reservation, which nobody uses any more.
+        // SAFETY: a whole reservation, which no code uses any more.
         unsafe { Linux.release(self.0, SCRATCH_BYTES) };
     }
 }
@@ -103,7 +103,8 @@ impl Sink for Words<'_> {
     }
 }
 
-/// Text that goes out by one call: processes that append to one file do not mix their lines.
+/// Text that is written by one call, so that processes that append to one file do not mix their
+/// lines.
 struct Text<'a> {
     room: &'a mut [u8],
     used: usize,

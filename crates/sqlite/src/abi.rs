@@ -1,5 +1,5 @@
-//! The types that SQLite and its page cache share, as `sqlite3.h` of version 3.54 has them. They
-//! have not changed since 3.7.14 (2012).
+//! The types that SQLite and its page cache share, as in `sqlite3.h` of version 3.54. They have not
+//! changed since 3.7.14 (2012).
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -15,13 +15,13 @@ pub(crate) const CONFIG_MALLOC: c_int = 4;
 /// `SQLITE_CONFIG_PCACHE2`.
 pub(crate) const CONFIG_PCACHE2: c_int = 18;
 
-/// A cached page as SQLite knows it (`sqlite3_pcache_page`).
+/// A cached page in SQLite's view (`sqlite3_pcache_page`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PcachePage {
     /// The bytes of the page.
     pub buffer: *mut c_void,
-    /// The bytes that SQLite has beside it.
+    /// The bytes that SQLite keeps with it.
     pub extra: *mut c_void,
 }
 

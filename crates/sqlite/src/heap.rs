@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-/// The alignment that SQLite asks of an allocation.
+/// The alignment that SQLite requires of an allocation.
 const ALIGN: usize = 8;
 
 /// The methods.
@@ -35,15 +35,15 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
 }
 
 unsafe extern "C" fn free(pointer: *mut c_void) {
-    // SAFETY: SQLite gives up what `malloc` or `realloc` gave it; Quarry does not look at the
-    // layout.
+    // SAFETY: SQLite gives up memory that `malloc` or `realloc` gave it; Quarry does not look at
+    // the layout.
     unsafe { Quarry.dealloc(pointer.cast(), Layout::new::<u64>()) };
 }
 
 unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void {
     let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
-    // SAFETY: SQLite asks for at least one byte, and gives up what it had where this succeeds; of
-    // the layout Quarry looks at the alignment only.
+    // SAFETY: SQLite asks for at least one byte, and gives up its old memory if this succeeds;
+    // Quarry looks only at the alignment of the layout.
     let moved = || unsafe { Quarry.realloc(pointer.cast(), Layout::new::<u64>(), bytes) };
     let object = insist(|| NonNull::new(moved()));
     object.map_or(null_mut(), |object| object.as_ptr().cast())
@@ -56,8 +56,8 @@ unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// A multiple of 8, as SQLite's own heap says: SQLite asks for no more than it needs then, and
-/// Quarry's classes round up by themselves.
+/// A multiple of 8, like SQLite's own heap: then SQLite asks for no more than it needs, and
+/// Quarry's classes round up anyway.
 unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
     bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
 }

@@ -1,14 +1,15 @@
-//! Requests that SQLite cannot do without.
+//! Requests that SQLite needs to succeed.
 //!
 //! A request that finds no memory reclaims pages on the spot, within bounds: beyond them it fails,
-//! also where a longer look would have freed a page, or where others hold the locks of pages that
-//! could go. For SQLite that is an error of its user's statement, so it is worth more than one.
+//! even if a longer look would have freed a page, or if other threads hold the locks of pages that
+//! could go. SQLite reports a failure as an error of its user's statement, so a request is worth
+//! several looks.
 
-/// Looks that a request is worth: where every page is in use 3 ms of work at most, and the turns of
-/// those who run between them.
+/// Looks per request: if every page is in use, at most 3 ms of work, and the turns of the threads
+/// that run between them.
 const LOOKS: u32 = 16;
 
-/// Makes a request until it is served; `None` where it was refused again and again.
+/// Makes a request until it is served; `None` after [`LOOKS`] refusals.
 #[inline]
 pub(crate) fn insist<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
     request().or_else(|| again(request))

@@ -1,4 +1,4 @@
-//! Putting Quarry in place of SQLite's own page cache and heap.
+//! Replaces SQLite's own page cache and heap with Quarry.
 
 use crate::abi::{CONFIG_MALLOC, CONFIG_PCACHE2, ConfigFn, MISUSE, OK};
 use crate::methods::{heap_methods, page_cache_methods};
@@ -9,7 +9,7 @@ use std::error::Error;
 use std::ffi::c_int;
 use std::fmt;
 
-/// Why SQLite stays as it was.
+/// The reason why SQLite was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstallError {
     /// `QUARRY_DISABLE=1`, or the system refuses memory.
@@ -33,18 +33,18 @@ impl fmt::Display for InstallError {
 
 impl Error for InstallError {}
 
-/// Makes Quarry the page cache and the heap of SQLite. `config` is the `sqlite3_config` of the
-/// SQLite that is meant: `rusqlite::ffi::sqlite3_config`.
+/// Makes Quarry the page cache and the heap of SQLite. `config` is the `sqlite3_config` of this
+/// SQLite, for example `rusqlite::ffi::sqlite3_config`.
 ///
-/// From then on `sqlite3_soft_heap_limit64` bounds nothing; [`Quarry::set_limit`] or `QUARRY_LIMIT`
-/// does.
+/// After that `sqlite3_soft_heap_limit64` has no effect; [`Quarry::set_limit`] or `QUARRY_LIMIT`
+/// sets the limit.
 ///
 /// # Errors
-/// Why SQLite stays as it was.
+/// The reason why SQLite was not changed.
 ///
 /// # Safety
-/// `config` is SQLite's function of that name. No other thread uses SQLite meanwhile, and no memory
-/// of it is in use.
+/// `config` is SQLite's function of that name. No other thread uses SQLite during the call, and no
+/// memory of SQLite is in use.
 pub unsafe fn install(config: ConfigFn) -> Result<(), InstallError> {
     // SAFETY: the caller's promise is passed on.
     unsafe {
@@ -53,13 +53,13 @@ pub unsafe fn install(config: ConfigFn) -> Result<(), InstallError> {
     }
 }
 
-/// Makes Quarry the heap of SQLite, and leaves its page cache alone.
+/// Makes Quarry the heap of SQLite, and keeps its page cache.
 ///
 /// # Errors
-/// As [`install`].
+/// Same as [`install`].
 ///
 /// # Safety
-/// As [`install`].
+/// Same as [`install`].
 pub unsafe fn install_heap(config: ConfigFn) -> Result<(), InstallError> {
     available()?;
     let methods = heap_methods();
@@ -67,13 +67,13 @@ pub unsafe fn install_heap(config: ConfigFn) -> Result<(), InstallError> {
     outcome(unsafe { config(CONFIG_MALLOC, &raw const methods) })
 }
 
-/// Makes Quarry the page cache of SQLite, and leaves its heap alone.
+/// Makes Quarry the page cache of SQLite, and keeps its heap.
 ///
 /// # Errors
-/// As [`install`].
+/// Same as [`install`].
 ///
 /// # Safety
-/// As [`install`].
+/// Same as [`install`].
 pub unsafe fn install_page_cache(config: ConfigFn) -> Result<(), InstallError> {
     available()?;
     let methods = page_cache_methods();

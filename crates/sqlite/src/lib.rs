@@ -8,8 +8,8 @@
 //! quarry::Quarry::set_limit(256 << 20);
 //! ```
 //!
-//! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or are started with the
-//! object preloaded. `docs/sqlite.md` says what changes.
+//! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or preload the object.
+//! `docs/sqlite.md` describes the effects.
 //!
 //! A page of a database is a page of Quarry's page cache, found without a lock; every cache of
 //! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so any of

@@ -55,10 +55,10 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
         return null_mut();
     };
     let Some(cache) = PageCache::create(page, extra, purgeable != 0) else { return null_mut() };
-    // SAFETY: a cache has bytes.
+    // SAFETY: the size of a cache is not 0.
     let memory = unsafe { Quarry.alloc(Layout::new::<PageCache>()) }.cast::<PageCache>();
     if !memory.is_null() {
-        // SAFETY: the memory is that of a cache, and only ours.
+        // SAFETY: the memory has the size of a cache, and is only ours.
         unsafe { memory.write(cache) };
     }
     memory.cast()
@@ -87,13 +87,13 @@ unsafe extern "C" fn fetch(handle: *mut Pcache, key: c_uint, create: c_int) -> *
 
 unsafe extern "C" fn unpin(handle: *mut Pcache, page: *mut PcachePage, discard: c_int) {
     let Some(record) = NonNull::new(page.cast()) else { return };
-    // SAFETY: SQLite's promise; what it knows of a page is the head of its record.
+    // SAFETY: SQLite's promise; the page that it knows is the head of a record.
     unsafe { cache(handle).unpin(record, discard != 0) };
 }
 
 unsafe extern "C" fn rekey(handle: *mut Pcache, page: *mut PcachePage, _: c_uint, new: c_uint) {
     let Some(record) = NonNull::new(page.cast()) else { return };
-    // SAFETY: SQLite's promise; what it knows of a page is the head of its record.
+    // SAFETY: SQLite's promise; the page that it knows is the head of a record.
     unsafe { cache(handle).rekey(record, new) };
 }
 
@@ -104,7 +104,7 @@ unsafe extern "C" fn truncate(handle: *mut Pcache, limit: c_uint) {
 
 unsafe extern "C" fn destroy(handle: *mut Pcache) {
     let memory = handle.cast::<PageCache>();
-    // SAFETY: SQLite's promise; it does not use the handle any more.
+    // SAFETY: SQLite's promise; SQLite does not use the handle any more.
     unsafe {
         memory.drop_in_place();
         Quarry.dealloc(memory.cast(), Layout::new::<PageCache>());

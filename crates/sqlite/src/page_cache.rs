@@ -1,10 +1,10 @@
 //! A page cache of SQLite, of one open file: a file mapping of Quarry's page cache.
 //!
-//! SQLite calls the methods of one cache by one thread at a time. Meanwhile any thread may reclaim
-//! pages that SQLite does not hold.
+//! SQLite calls the methods of one cache from one thread at a time. At the same time any thread may
+//! reclaim pages that SQLite does not hold.
 //!
 //! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
-//! holding of pages is not counted one by one); a displaced record is held, and on the list.
+//! holding of pages does not count them one by one); a displaced record is held, and on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
@@ -16,14 +16,14 @@ use quarry_mm::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How hard SQLite wants a page (`createFlag`).
+/// The urgency of SQLite's request for a page (`createFlag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// Only if it is there.
+    /// Only if it is cached.
     IfThere,
-    /// A new one if that is easy; otherwise SQLite writes dirty pages, and asks again.
+    /// A new page if this is easy; otherwise SQLite writes dirty pages, and asks again.
     IfEasy,
-    /// A new one; otherwise SQLite is out of memory.
+    /// A new page; otherwise SQLite is out of memory.
     Surely,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct PageCache {
     records: Records,
     /// Pages that `PRAGMA cache_size` suggests.
     suggested: u32,
-    /// Pages that SQLite holds, about: see the module.
+    /// Approximate number of pages that SQLite holds: see the module.
     held: u32,
     /// No page has a larger key.
     largest: u32,
-    /// True after a page was refused, until SQLite lets go of one.
+    /// True after a page was refused, until SQLite unpins one.
     wants_room: bool,
-    /// Held pages whose index is not their key.
+    /// Held pages whose index differs from their key.
     displaced: *mut Record,
 }
 
@@ -52,9 +52,9 @@ pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
 }
 
-/// The part of the budget that shall be free where a cache takes more pages than it was meant to.
-/// SQLite needs memory for the writing of pages, and at times it may not write any; between the low
-/// mark and the last page of a budget of 6 MiB are 19 pages, which is not enough for either.
+/// The part of the budget that should be free when a cache exceeds its suggested size. SQLite needs
+/// memory to write pages, and sometimes it may not write any; between the low mark and the last
+/// page of a budget of 6 MiB are 19 pages, which is not enough in either case.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to others.
@@ -63,15 +63,15 @@ fn is_short() -> bool {
     budget.is_below(Mark::Low) || budget.free() < budget.limit() / ROOM_PART
 }
 
-/// Number of pages that the page cache of the process has, of whichever user. O(CPUs).
+/// Number of pages in the page cache of the process, of all users. O(CPUs).
 #[must_use]
 pub fn cached_pages() -> u64 {
     STACK.used_page_cache().map_or(0, |cache| cache.events().pages())
 }
 
 impl PageCache {
-    /// A cache of pages of `page_bytes`, with `extra` bytes beside each; `None` where there is no
-    /// memory. Pages of an unpurgeable cache (of a database in memory) are not reclaimed.
+    /// Creates a cache of pages of `page_bytes`, with `extra` bytes beside each; `None` if there is
+    /// no memory. Pages of an unpurgeable cache (of a database in memory) are not reclaimed.
     ///
     /// A page below 4 KiB takes 4 KiB.
     pub(crate) fn create(page_bytes: usize, extra: usize, is_purgeable: bool) -> Option<Self> {
@@ -97,8 +97,8 @@ impl PageCache {
         })
     }
 
-    /// Takes note of the suggested size. The budget of all caches bounds them; this number only
-    /// says from how many held pages on SQLite shall write dirty ones, while memory is short.
+    /// Stores the suggested size. The budget of all caches bounds them; from this number of held
+    /// pages on, SQLite should write dirty ones while memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
@@ -120,7 +120,7 @@ impl PageCache {
         self.fetch_missed(key, want)
     }
 
-    /// Notes that SQLite holds a page that was there.
+    /// Counts a cached page that SQLite holds now.
     #[inline]
     fn found(&mut self, private: u64) -> NonNull<Record> {
         let record = NonNull::new(private as *mut Record).expect("a cached page has a record");
@@ -136,9 +136,9 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // A clean page of another database goes first. But where this one holds more than it
-            // was meant to, it writes its own, and before the last memory is gone: SQLite needs
-            // some for the writing.
+            // A clean page of another database goes first. But a cache above its suggested size
+            // writes its own pages, and before the last memory is gone, because SQLite needs some
+            // for the writing.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
@@ -169,19 +169,20 @@ impl PageCache {
         self.mapping.hold(key.into(), Some(effort)).ok().flatten()
     }
 
-    /// Returns whether SQLite holds nine tenths of the suggested pages: dirty ones, nearly all.
+    /// Returns whether SQLite holds nine tenths of the suggested pages, nearly all of them dirty.
     fn holds_too_much(&self) -> bool {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard` the page goes. (A table of 64 unpinned pages that
-    /// stay held was within the noise of look-ups in 80 MiB, whose time is cache misses.)
+    /// Ends the holding of a page; with `discard` the page is dropped. (A table of 64 unpinned
+    /// pages that stay held was within the noise of look-ups in 80 MiB, whose time is cache
+    /// misses.)
     ///
     /// # Safety
-    /// The record is that of a page of this cache which SQLite holds, and uses no more.
+    /// The record belongs to a page of this cache which SQLite holds, and does not use any more.
     #[inline]
     pub(crate) unsafe fn unpin(&mut self, record: NonNull<Record>, discard: bool) {
-        // SAFETY: the page is held, so its record is there, and only this thread uses it.
+        // SAFETY: the page is held, so its record exists, and only this thread uses it.
         let (page, is_displaced) = unsafe {
             let record = &mut *record.as_ptr();
             record.is_held = false;
@@ -191,20 +192,20 @@ impl PageCache {
         if is_displaced {
             self.settle(record);
         }
-        // A page that SQLite has written because it was refused one makes the room itself.
+        // A page that SQLite has written after a refusal makes the room itself.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place
-        // of another key, so it goes.
+        // SAFETY: SQLite has held the page, and does not use it any more. A displaced page has the
+        // place of another key, so it is dropped.
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
-    /// Gives a held page another key. A page that has this key goes; SQLite does not hold it.
+    /// Gives a held page another key. Drops the page with this key, which SQLite does not hold.
     ///
     /// # Safety
-    /// The record is that of a page of this cache which SQLite holds.
+    /// The record belongs to a page of this cache which SQLite holds.
     pub(crate) unsafe fn rekey(&mut self, record: NonNull<Record>, new: u32) {
         self.largest = self.largest.max(new);
-        // SAFETY: the page is held, so its record is there, and only this thread uses it.
+        // SAFETY: the page is held, so its record exists, and only this thread uses it.
         let record = unsafe { &mut *record.as_ptr() };
         record.key = new;
         if record.index == new {
@@ -217,7 +218,7 @@ impl PageCache {
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
         if moved == Err(RekeyError::Busy) {
-            // A scan is looking at the page that goes.
+            // A scan is looking at the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.
             moved = unsafe { record.page.rekey(new.into()) };
@@ -259,13 +260,13 @@ impl Drop for PageCache {
 }
 
 // Displaced pages. `xRekey` cannot fail, but the index may have no memory for a node. Then the page
-// stays where it is, and is found by a list until SQLite unpins it.
+// stays in place, and a list finds it until SQLite unpins it.
 impl PageCache {
     fn displaced(&self) -> impl Iterator<Item = NonNull<Record>> {
         let mut next = self.displaced;
         std::iter::from_fn(move || {
             let record = NonNull::new(next)?;
-            // SAFETY: records on the list are those of held pages.
+            // SAFETY: records on the list belong to held pages.
             next = unsafe { record.as_ref() }.next;
             Some(record)
         })
@@ -273,7 +274,7 @@ impl PageCache {
 
     /// Returns whether a displaced page has the place of a key.
     fn has_displaced_at(&self, key: u32) -> bool {
-        // SAFETY: records on the list are those of held pages.
+        // SAFETY: records on the list belong to held pages.
         self.displaced().any(|it| unsafe { it.as_ref() }.index == key)
     }
 
@@ -286,9 +287,9 @@ impl PageCache {
         }
     }
 
-    /// Takes a record off the list, if it is on it.
+    /// Removes a record from the list, if it is on it.
     fn settle(&mut self, record: NonNull<Record>) {
-        // SAFETY: the record and those on the list are those of held pages.
+        // SAFETY: the record and those on the list belong to held pages.
         unsafe {
             if !(*record.as_ptr()).is_displaced {
                 return;
@@ -305,7 +306,7 @@ impl PageCache {
     #[cold]
     #[inline(never)]
     fn fetch_among_displaced(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
-        // SAFETY: records on the list are those of held pages.
+        // SAFETY: records on the list belong to held pages.
         let found = self.displaced().find(|it| unsafe { it.as_ref() }.key == key);
         if found.is_some() || self.has_displaced_at(key) {
             return found;
@@ -322,10 +323,10 @@ impl PageCache {
             }
         }
         loop {
-            // SAFETY: records on the list are those of held pages.
+            // SAFETY: records on the list belong to held pages.
             let gone = self.displaced().find(|it| unsafe { it.as_ref() }.key >= limit);
             let Some(record) = gone else { return };
-            // SAFETY: as above; SQLite uses pages that were truncated no more.
+            // SAFETY: the page is held, and SQLite does not use truncated pages any more.
             unsafe { self.unpin(record, true) };
         }
     }

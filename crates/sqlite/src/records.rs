@@ -1,4 +1,4 @@
-//! The record beside each cached page: the two addresses that SQLite knows it by, and the bytes
+//! The record beside each cached page: the two addresses by which SQLite knows it, and the bytes
 //! that SQLite keeps with a page.
 
 use crate::abi::PcachePage;
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// page cache frees it with the page.
 #[repr(C)]
 pub(crate) struct Record {
-    /// The page as SQLite knows it; SQLite takes the address of this field for the page.
+    /// The page in SQLite's view; SQLite uses the address of this field for the page.
     pub(crate) known: PcachePage,
     /// The page.
     pub(crate) page: RawPage,
@@ -24,7 +24,7 @@ pub(crate) struct Record {
     pub(crate) index: u32,
     /// True while SQLite has it pinned.
     pub(crate) is_held: bool,
-    /// True if the index has had no memory to give it the place of its key.
+    /// True if the index had no memory to give it the place of its key.
     pub(crate) is_displaced: bool,
     /// The next displaced page.
     pub(crate) next: *mut Record,
@@ -34,7 +34,7 @@ pub(crate) struct Record {
 const HEAD: usize = size_of::<Record>();
 const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple of 8");
 
-/// Sizes are multiples of this, so that builds of SQLite that ask for about the same share a cache.
+/// Sizes are multiples of this, so that builds of SQLite with similar sizes share a cache.
 const STEP: usize = 16;
 /// Most bytes that SQLite may ask for beside a page; it promises less than 250.
 const MOST_EXTRA: usize = 1024;
@@ -43,7 +43,7 @@ const SIZES: usize = (HEAD + MOST_EXTRA) / STEP + 1;
 /// The slab caches of records, by size. They are made once and stay.
 static CACHES: Mutex<[Option<RawCache>; SIZES]> = Mutex::new([None; SIZES]);
 
-/// Records with so many bytes of SQLite's.
+/// Records with a fixed number of SQLite's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Records {
     pub(crate) cache: RawCache,
@@ -51,7 +51,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The records with `extra` bytes; `None` where there is no memory, or there are too many.
+    /// The records with `extra` bytes; `None` if there is no memory, or `extra` is too large.
     pub(crate) fn with(extra: usize) -> Option<Self> {
         if extra > MOST_EXTRA {
             return None;
@@ -68,16 +68,16 @@ impl Records {
         caches[place].map(|cache| Self { cache, extra })
     }
 
-    /// Makes the record of a new page; `None` where there is no memory.
+    /// Makes the record of a new page; `None` if there is no memory.
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
         let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes after it, lies at a
-        // multiple of 16, and is only ours.
+        // SAFETY: the object has room for a record and the extra bytes after it, lies at a multiple
+        // of 16, and is only ours.
         unsafe {
             let extra = memory.add(HEAD);
-            // SQLite knows a new page by the first eight bytes being zero. Its own cache clears all
-            // of them, too.
+            // SQLite recognises a new page by its first eight bytes, which are zero. Its own cache
+            // clears all of them, too.
             extra.write_bytes(0, self.extra);
             record.write(Record {
                 known: PcachePage {

@@ -110,10 +110,10 @@ fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>
             let room = high.map_or(u64::MAX, |high| high.saturating_sub(used));
             lowest.room_below_high = lowest.room_below_high.min(room);
         }
-        let Some(parent) = group.rfind('/') else {
+        let Some((parent, _)) = group.rsplit_once('/') else {
             return Ok((lowest != MemoryLimit::NONE).then_some(lowest));
         };
-        group = &group[..parent];
+        group = parent;
     }
 }
 
@@ -144,7 +144,7 @@ fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Opt
 }
 
 fn number(path: &Path) -> OsResult<Option<u64>> {
-    find_in(path, |line| line.trim().parse().ok())
+    find_in(path, |line| line.trim_ascii().parse().ok())
 }
 
 /// Figures of `memory.stat`, in bytes.
@@ -174,7 +174,7 @@ fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {
         let (name, bytes) = line.split_once(' ')?;
-        let bytes = bytes.trim().parse().ok()?;
+        let bytes = bytes.trim_ascii().parse().ok()?;
         match name.strip_prefix("total_") {
             Some(name) => total.get_or_insert(Stat::default()).add(name, bytes),
             None => own.add(name, bytes),

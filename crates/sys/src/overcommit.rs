@@ -37,7 +37,7 @@ mod tests {
         let text = std::fs::read_to_string("/proc/meminfo").expect("/proc is mounted");
         let kilobytes = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            let number = line.and_then(|line| line.split_whitespace().next());
+            let number = line.and_then(|line| line.split_ascii_whitespace().next());
             number.and_then(|number| number.parse::<usize>().ok()).expect("the kernel prints it")
         };
         let sum = (kilobytes("MemTotal") + kilobytes("SwapTotal")) << 10;

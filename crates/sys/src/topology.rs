@@ -52,7 +52,7 @@ impl NumberList {
 
 /// The ranges of such a list, first and last number each; `None` for a piece that is no range.
 fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
-    let text = core::str::from_utf8(text).ok()?.trim();
+    let text = core::str::from_utf8(text).ok()?.trim_ascii();
     Some(text.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some((first.parse().ok()?, last.parse().ok()?))
@@ -276,7 +276,7 @@ impl DataCache {
 
 /// Bytes of a size as `/sys` writes it, such as `32K`.
 fn kibibytes(text: &[u8]) -> Option<u32> {
-    let text = core::str::from_utf8(text).ok()?.trim();
+    let text = core::str::from_utf8(text).ok()?.trim_ascii();
     text.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)
 }
 
@@ -321,7 +321,7 @@ pub fn max_map_count() -> usize {
     if known != 0 {
         return known;
     }
-    let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim().parse().ok();
+    let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim_ascii().parse().ok();
     let read = || own_stack::run(|| find_piece(c"/proc/sys/vm/max_map_count", b'\n', number));
     let found = if is_confined() { None } else { read() }.unwrap_or(DEFAULT);
     KNOWN.store(found.max(1), Ordering::Relaxed);

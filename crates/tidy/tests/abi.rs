@@ -11,6 +11,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ABI: &str = "crates/preload/abi.txt";
+const ABI_FULL: &str = "crates/preload/abi-full.txt";
+
+/// The library, and `libquarry-full.so` if it lies beside it.
+fn libraries() -> Vec<PathBuf> {
+    let Some(library) = library() else { return Vec::new() };
+    let full = library.with_file_name("libquarry-full.so");
+    let others = [full].into_iter().filter(|full| *full != library && full.is_file());
+    [library.clone()].into_iter().chain(others).collect()
+}
+
+/// The symbols that a file lists.
+fn listed(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(file)).expect("the list exists");
+    let symbols = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    symbols.map(str::to_owned).collect()
+}
 
 fn library() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("QUARRY_LIBRARY") {
@@ -53,53 +69,53 @@ fn names(lines: &[String]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_library_exports_the_abi_and_nothing_else() {
-    let Some(library) = library() else { return };
-    let listed: BTreeSet<String> = std::fs::read_to_string(root().join(ABI))
-        .expect("the list exists")
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect();
-    let exported = names(&nm(&library, &["-D", "--defined-only"]));
-    assert!(exported.contains("malloc"), "nm lists the exports: {exported:?}");
-    let missing = listed.difference(&exported);
-    let mut breaches: Vec<Breach> = missing
-        .map(|name| Breach::new(ABI, 0, format!("{name} is listed and not exported")))
-        .collect();
-    breaches.extend(exported.difference(&listed).map(|name| {
-        Breach::new(ABI, 0, format!("{name} is exported and not listed: hide it or list it"))
-    }));
-    expect_none("exports", &breaches);
+fn the_libraries_export_the_abi_and_nothing_else() {
+    for library in libraries() {
+        let is_full = library.file_name().is_some_and(|name| name != "libquarry.so");
+        let lists = if is_full { &[ABI, ABI_FULL][..] } else { &[ABI] };
+        let listed: BTreeSet<String> = lists.iter().flat_map(|list| listed(list)).collect();
+        let exported = names(&nm(&library, &["-D", "--defined-only"]));
+        assert!(exported.contains("malloc"), "nm lists the exports: {exported:?}");
+        let missing = listed.difference(&exported);
+        let mut breaches: Vec<Breach> = missing
+            .map(|name| Breach::new(ABI, 0, format!("{name} is listed and not exported")))
+            .collect();
+        breaches.extend(exported.difference(&listed).map(|name| {
+            Breach::new(ABI, 0, format!("{name} is exported and not listed: hide it or list it"))
+        }));
+        expect_none(&format!("exports of {}", library.display()), &breaches);
+    }
 }
 
 #[test]
 fn the_library_needs_nothing_that_allocates_to_start() {
-    let Some(library) = library() else { return };
     // `thread_local!` in a shared object calls __tls_get_addr, which may call malloc.
     let banned =
         ["__tls_get_addr", "_Unwind_Resume", "__cxa_thread_atexit_impl", "pthread_key_create"];
-    let breaches: Vec<Breach> = names(&nm(&library, &["-D", "--undefined-only"]))
-        .iter()
-        .filter(|name| banned.contains(&name.as_str()))
-        .map(|name| Breach::new("libquarry.so", 0, format!("needs {name}")))
-        .collect();
-    expect_none("imports", &breaches);
+    for library in libraries() {
+        let breaches: Vec<Breach> = names(&nm(&library, &["-D", "--undefined-only"]))
+            .iter()
+            .filter(|name| banned.contains(&name.as_str()))
+            .map(|name| Breach::new("libquarry.so", 0, format!("needs {name}")))
+            .collect();
+        expect_none(&format!("imports of {}", library.display()), &breaches);
+    }
 }
 
 #[test]
 fn the_library_contains_no_std() {
-    let Some(library) = library() else { return };
     // `std` as the first path segment of a mangled name, old style and new.
     let is_std = |name: &&String| {
         name.starts_with("_ZN3std") || name.starts_with("_R") && name.contains("_3std")
     };
-    let all = all_names(&library);
-    assert!(all.iter().any(|name| name.contains("quarry_mm")), "nm lists our own functions");
-    let breaches: Vec<Breach> = all
-        .iter()
-        .filter(is_std)
-        .map(|name| Breach::new("libquarry.so", 0, format!("contains {name}")))
-        .collect();
-    expect_none("std in the library", &breaches);
+    for library in libraries() {
+        let all = all_names(&library);
+        assert!(all.iter().any(|name| name.contains("quarry_mm")), "nm lists our own functions");
+        let breaches: Vec<Breach> = all
+            .iter()
+            .filter(is_std)
+            .map(|name| Breach::new("libquarry.so", 0, format!("contains {name}")))
+            .collect();
+        expect_none(&format!("std in {}", library.display()), &breaches);
+    }
 }

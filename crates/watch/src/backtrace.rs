@@ -1,14 +1,14 @@
-//! Return addresses for people: the object that each lies in, and the offset there.
+//! Return addresses for readers: the object file that each lies in, and the offset there.
 //!
-//! Nothing is looked up by name: that would take the loader's locks. `addr2line -e FILE OFFSET`
-//! and gdb turn an offset into a line.
+//! No name is looked up, because this would take the loader's locks. `addr2line -e FILE OFFSET` and
+//! gdb turn an offset into a line.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
 use quarry_sys::own_stack;
 use quarry_sys::report::{Line, warn};
 
-/// Prints addresses, up to the first 0, but for those in front that lie in `libquarry`.
+/// Prints addresses up to the first 0, without the leading ones that lie in `libquarry`.
 /// O(addresses * mappings of the process).
 #[cold]
 #[inline(never)]
@@ -32,7 +32,7 @@ fn print_all(frames: &[u64]) {
     }
 }
 
-/// Writes `(FILE+OFFSET)`. A file begins where its first mapping does.
+/// Writes `(FILE+OFFSET)`. A file begins at its first mapping.
 fn locate(address: usize, place: &mut Line<200>) {
     let mut file = Line::<160>::default();
     let mut base = 0;

@@ -1,8 +1,8 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
 //!
-//! All of `malloc`'s objects have a record then, so `free` knows where to look for it. It is at the
-//! end of the slot, which follows from the geometry of the slab or from the length of the block;
-//! see `checks::record`. Objects of caches that the program has created have none.
+//! Then all of `malloc`'s objects have a record, so `free` knows where to find it: at the end of
+//! the slot, which follows from the geometry of the slab or from the length of the block; see
+//! `checks::record`. Objects of caches that the program has created have none.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::quarantine::MOST_OBJECTS;
@@ -15,16 +15,16 @@ use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfi
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, which is there to find errors.
+/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, whose purpose is to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class of which objects are handed out in random order: the order parks [`WAYS`] objects
-/// of each class in use.
+/// Largest class whose objects are handed out in random order: this order parks [`WAYS`] objects of
+/// each class in use.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Prepares what the records need, before the first request.
+    /// Sets up records, quarantine and random order, before the first request.
     pub(super) fn start_records(&self) {
         let (metadata, options) = (self.stack.metadata(), self.options());
         self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.alloc_roomy(request, 0)
     }
 
-    /// [`alloc_checked`](Self::alloc_checked) in a slot with `room` more bytes than it needs.
+    /// Like [`alloc_checked`](Self::alloc_checked), in a slot with `room` more bytes than needed.
     pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
         let Request { size, align, zeroed } = request;
         if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
@@ -66,7 +66,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.make_ready(slot, shape, zeroed)
     }
 
-    /// Makes a fresh slot an object.
+    /// Turns a fresh slot into an object.
     #[inline(never)]
     fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
@@ -92,8 +92,8 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(object)
     }
 
-    /// Memory for an object; where there is none, what waits in quarantine is freed first. That of
-    /// a large one is zero where that is wanted.
+    /// Allocates the slot of an object; if there is no memory, frees objects that wait in
+    /// quarantine first. A large slot is zero if `zeroed` is true.
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
@@ -114,7 +114,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// A small object, at random one of those that its class has ready.
+    /// Allocates a small object: at random one of those that its class has ready.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
@@ -133,24 +133,24 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Frees what is ready in random order; returns whether there was any.
+    /// Frees the objects that are ready in random order; returns whether there were any.
     pub(super) fn free_shuffled(&self) -> bool {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let mut any = false;
         for place in 0..if ready.is_null() { 0 } else { (classes::COUNT + 1) * WAYS } {
-            // SAFETY: as above.
+            // SAFETY: the table has WAYS words for each class; it is never given back.
             let taken = unsafe { &*ready.add(place) }.swap(0, Ordering::AcqRel);
             if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
                 any = true;
-                // SAFETY: it was allocated, and nobody else has it.
+                // SAFETY: the object was allocated, and no other code has it.
                 unsafe { self.stack.free_unseen(object) };
             }
         }
         any
     }
 
-    /// The live allocation at `object`, if the checks know those. Reports one that is not in use,
-    /// or was written over, and aborts.
+    /// The live allocation at `object`, if the checks know it. Reports an allocation that is not in
+    /// use, or was written over, and aborts.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
@@ -170,7 +170,7 @@ impl<C: StackConfig> Checker<'_, C> {
         };
         let kind = self.stack.frames().kind(pfn);
         let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
-        // A sample of the heap profile has no record of ours.
+        // A sample of the heap profile has no record of the checks.
         if is_other || kind == Kind::SAMPLED {
             return None;
         }
@@ -218,14 +218,14 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.misuse(entry, address, misuse)
     }
 
-    /// Frees an allocation that the checks know; false where they do not.
+    /// Frees an allocation that the checks know; false if they do not.
     ///
     /// # Safety
-    /// As [`free_slow`](Self::free_slow).
+    /// Same as [`free_slow`](Self::free_slow).
     #[inline(never)]
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
-        // SAFETY: it is live, and its user has given it up (caller's promise).
+        // SAFETY: the object is live, and its user has given it up (caller's promise).
         let buried = unsafe {
             match seen.storage {
                 Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
@@ -241,7 +241,7 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Makes an object a freed one; returns the slot that is to wait in quarantine, if any.
+    /// Turns an object into a freed one; returns the slot if it must wait in quarantine.
     ///
     /// # Safety
     /// The object is live, and its user has given it up.
@@ -254,8 +254,8 @@ impl<C: StackConfig> Checker<'_, C> {
         shape: Shape,
     ) -> Option<Slot> {
         let parts = self.parts(slot, shape);
-        // SAFETY: the slot is that of a live object (caller's promise); if another thread frees
-        // the object as well, one of both finds that here.
+        // SAFETY: the slot holds a live object (caller's promise); if another thread frees the
+        // object as well, one of the two finds out here.
         unsafe {
             if !slot.record().free(self.secret()) {
                 self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
@@ -270,12 +270,12 @@ impl<C: StackConfig> Checker<'_, C> {
         if slot.bytes > classes::LARGEST && self.hide_large(slot, shape) {
             return None;
         }
-        // SAFETY: as above; nobody uses the object any more.
+        // SAFETY: the object was live, and its user has given it up.
         unsafe { parts.bury() };
         Some(slot)
     }
 
-    /// Puts a freed object into quarantine, and takes those out whose time is over.
+    /// Puts a freed object into quarantine, and releases the objects whose time is over.
     #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
         let at_random = self.options().harden.then(|| self.checks.random());
@@ -286,9 +286,9 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Puts an object in, if there is room and the running thread has not been interrupted in here;
-    /// otherwise it stays with the caller. Then releases one whose time is over; false where there
-    /// is none.
+    /// Puts an object in, if there is room and this does not interrupt the running thread in here;
+    /// otherwise the caller keeps it. Then releases one whose time is over; false if there was
+    /// none.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
@@ -302,34 +302,34 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Gives the memory of a freed object back, having looked whether anybody wrote to it.
+    /// Frees the memory of a freed object, after a check that no code has written to it.
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
         if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
-            // Nobody may get a block that faults.
+            // A block that faults must not be allocated again.
             return;
         }
         let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
-        // SAFETY: the slot was allocated, and nobody uses it any more.
+        // SAFETY: the slot was allocated, and no code uses it any more.
         start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
     }
 
-    /// Reports what was written to a freed object, and aborts.
+    /// Reports writes to a freed object, and aborts.
     #[inline(never)]
     fn look_at_freed(&self, slot: Slot) {
-        // SAFETY: the slot is memory of an object that waits.
+        // SAFETY: the slot is the memory of an object that waits.
         let record = unsafe { slot.record() };
         let shape = record.shape();
         if record.seal(self.secret()) != Seal::Freed {
             self.report_written_record(slot);
         }
-        // SAFETY: as above.
+        // SAFETY: the slot is the memory of an object that waits.
         if let Some(damage) = unsafe { self.parts(slot, shape).damage_of_buried() } {
             self.report_damage(None, slot, shape, damage);
         }
     }
 
-    /// Releases everything that waits; returns whether that was anything.
+    /// Releases all objects that wait; returns whether there were any.
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
         loop {
@@ -342,7 +342,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.free_hidden() || any
     }
 
-    /// Looks at every object that waits in quarantine; reports one that was written, and aborts.
+    /// Checks every object that waits in quarantine; reports one that was written, and aborts.
     /// O(objects that wait).
     pub(super) fn look_at_waiting(&self) {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
@@ -353,7 +353,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Returns whether the zones of an object in use are as they were left, and what is not.
+    /// The first damage to the zones of an object in use, if there is any.
     pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let record = unsafe { slot.record() };
@@ -361,7 +361,7 @@ impl<C: StackConfig> Checker<'_, C> {
             return None;
         }
         let shape = record.shape();
-        // SAFETY: as above.
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let damage = unsafe { self.parts(slot, shape).damage() };
         damage.map(|damage| (shape, damage))
     }

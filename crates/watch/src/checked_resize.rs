@@ -7,10 +7,10 @@ use quarry_mm::stack::{Entry, Request, StackConfig, with_headroom};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// `realloc` of an allocation that the checks know; `None` where they do not.
+    /// `realloc` of an allocation that the checks know; `None` if they do not.
     ///
     /// # Safety
-    /// As [`Stack::realloc`].
+    /// Same as [`Stack::realloc`].
     #[inline(never)]
     pub(super) unsafe fn realloc_if_seen(
         &self,
@@ -22,17 +22,16 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(unsafe { self.realloc_seen(&seen, request) })
     }
 
-    /// A small object always moves, so that pointers to the old one show themselves as stale. A
-    /// large one stays where it has room and wastes at most half; one that grows by little gets
-    /// room to go on.
+    /// A small object always moves, so that stale pointers to it are found. A large one stays where
+    /// it is if it has room and wastes at most half; one that grows by little gets room to grow on.
     ///
     /// # Safety
-    /// As [`Stack::realloc`] of the object that was seen.
+    /// Same as [`Stack::realloc`] of the object that was seen.
     unsafe fn realloc_seen(&self, seen: &Allocation, request: Request) -> Option<Object> {
         let size = request.size;
         let object = Object::new(core::ptr::with_exposed_provenance_mut(seen.address))?;
         if let Storage::Slot(slot, shape) = seen.storage {
-            // SAFETY: the object is live and the caller's alone (caller's promise).
+            // SAFETY: the object is live, and only the caller uses it (caller's promise).
             if unsafe { self.resize_checked(slot, shape, size) } {
                 return Some(object);
             }
@@ -47,7 +46,7 @@ impl<C: StackConfig> Checker<'_, C> {
         } else {
             self.stack.alloc_unseen(request)?
         };
-        // SAFETY: both have at least as many bytes and do not overlap; the old one is live.
+        // SAFETY: both objects have at least `kept` bytes and do not overlap; the old one is live.
         unsafe {
             let kept = seen.size.min(size);
             core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), kept);
@@ -56,11 +55,11 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(new)
     }
 
-    /// Makes a large object one of `size` bytes where it is; false where it should move.
+    /// Resizes a large object in place to `size` bytes; false if it should move.
     ///
     /// # Safety
-    /// The object is live, and the caller's alone.
-    // Its frame would lie below those of the allocation that follows.
+    /// The object is live, and only the caller uses it.
+    // Not inlined: its frame would lie below the frames of the allocation that follows.
     #[inline(never)]
     unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
         let resized = Shape { size, ..shape };
@@ -71,7 +70,7 @@ impl<C: StackConfig> Checker<'_, C> {
             return false;
         }
         let before = self.parts(slot, shape);
-        // SAFETY: the object is live, and nobody else uses it (caller's promise).
+        // SAFETY: the object is live, and no other code uses it (caller's promise).
         unsafe {
             if let Some(damage) = before.damage() {
                 self.report_damage(Some(Entry::Realloc), slot, shape, damage);

@@ -1,4 +1,4 @@
-//! The checks of a stack at work, and where they find what they know of an object.
+//! The checks of a stack at work, and the places of their records.
 
 use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
@@ -15,9 +15,9 @@ use quarry_sys::primitive::{Ordering, task};
 #[derive(Clone, Copy)]
 pub(super) struct Allocation {
     pub(super) storage: Storage,
-    /// Its address, as the program knows it.
+    /// Its address in the view of the program.
     pub(super) address: usize,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub(super) size: usize,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Checker<'a, C: StackConfig> {
 }
 
 impl Checks {
-    /// The checks at work on the stack that they belong to.
+    /// The checks at work on `stack`, to which they belong.
     #[inline(always)]
     pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
         Checker { stack, checks: self }
     }
 
-    /// Returns whether the checks may know an allocation: false for all while they are off, for two
-    /// loads. O(1).
+    /// Returns whether the checks may know an allocation. Costs two loads while they are off; then
+    /// they know none. O(1).
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
         stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()
@@ -72,14 +72,14 @@ impl<C: StackConfig> Checker<'_, C> {
         Parts::of(slot, shape, self.secret())
     }
 
-    /// Who is running, for a track.
+    /// The running thread and its callers, for a track.
     pub(super) fn tracked(&self) -> Tracked {
         let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
         quarry_sys::unwind::trace(&mut tracked.frames);
         tracked
     }
 
-    /// Notes who is running.
+    /// Records the running thread and its callers.
     #[inline(never)]
     pub(super) fn note_caller(&self, track: &Track) {
         let mut frames = [0; _];
@@ -87,8 +87,8 @@ impl<C: StackConfig> Checker<'_, C> {
         track.set(task::number(), monotonic_ns(), &frames);
     }
 
-    /// The slot that holds an address: of a small object, or of a large one whose first frame this
-    /// is; `None` where there is none.
+    /// The slot that holds an address: the slot of a small object, or of a large one whose first
+    /// frame has the address; `None` if there is none.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.stack.pfn(address)?;
         let kind = self.stack.frames().kind(pfn);
@@ -113,15 +113,15 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(Slot { start: self.stack.address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
-    /// Returns whether a block of so many frames ends at a guard page.
+    /// Returns whether a block of `frames` frames ends at a guard page.
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
         self.options().harden && frames >= LEAST_FRAMES && self.stack.has_small_pages()
     }
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {
         assert!(number < GUARDED_OBJECTS);
-        // SAFETY: the table has that many entries from when the pool has an address, zero bytes at
-        // first, which are objects; it is never given back.
+        // SAFETY: the table has that many entries once the pool has an address. They are zero bytes
+        // at first, which are objects; the table is never given back.
         unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
     }
 

@@ -1,4 +1,4 @@
-//! Looks at all objects that the checks know: at exit, and where a program asks for it.
+//! Checks of all objects that the checks know: at exit, and when a program asks for it.
 
 use super::checker::Checker;
 use super::checks::{Checks, Slot};
@@ -7,9 +7,9 @@ use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{Stack, StackConfig};
 
 impl Checks {
-    /// Looks at every object of `stack`, to which the checks belong, that has a record, in use or
-    /// freed a while ago; reports the first that was written where nobody should write, and aborts.
-    /// No other thread is on a slow path meanwhile. O(memory of the heap).
+    /// Looks at every object with a record of `stack`, to which the checks belong, in use or in
+    /// quarantine; reports the first one with a forbidden write, and aborts. No other thread may be
+    /// on a slow path. O(memory of the heap).
     pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
         if stack.is_ready() && self.options().have_records() {
             self.on(stack).look_at_all();

@@ -1,7 +1,7 @@
-//! Reports of what the checks find: one line, then what is known of the object, then abort.
+//! Reports of the checks: one line, then the tracks of the object, then abort.
 //!
-//! The lines follow what SLUB prints (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
-//! one, who allocated the object, and who freed it.
+//! The lines follow the output of SLUB (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
+//! one, the thread that allocated the object, and the thread that freed it.
 
 use super::backtrace::print_callers;
 use super::checker::{Allocation, Checker, Storage};
@@ -13,7 +13,7 @@ use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig};
 use quarry_sys::report::{abort, warn};
 
-/// Bytes of a line of a dump, and how many are printed in front of the first wrong byte and behind.
+/// Bytes of a line of a dump, and of a whole dump around the first wrong byte.
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
 
@@ -30,9 +30,9 @@ impl fmt::Display for Found {
 }
 
 impl Checks {
-    /// Reports an access that faulted, where it was to memory of `stack` that the checks, which
-    /// belong to it, have made inaccessible; returns otherwise. For a handler of SIGSEGV: takes no
-    /// lock, and may read a block that another thread is about to hide.
+    /// Reports a fault if the access was to memory of `stack`, to which the checks belong, that the
+    /// checks have made inaccessible; otherwise returns. For a SIGSEGV handler: takes no lock, and
+    /// may read a block that another thread is about to hide.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.is_ready() {
             self.on(stack).report_fault(address, is_write);
@@ -47,7 +47,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.misuse_of_seen_at(entry, address, seen, misuse)
     }
 
-    /// The same, of an address that may not be the allocation's.
+    /// Like [`misuse_of_seen`](Self::misuse_of_seen), for an address inside or outside of it.
     #[cold]
     #[inline(never)]
     pub(super) fn misuse_of_seen_at(
@@ -82,9 +82,9 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Demands that a request of `size` bytes at a multiple of `align` was for this, as
-    /// `Stack::demand_size`. The C++ library rounds what it asks for up to the alignment, and makes
-    /// a byte of nothing.
+    /// Reports a request that was not for `size` bytes at a multiple of `align`, like
+    /// `Stack::demand_size`. The C++ library rounds its requests up to the alignment, and requests
+    /// one byte instead of none.
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;
@@ -108,7 +108,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Reports bytes that nobody should have written, and aborts.
+    /// Reports bytes that were written over, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_damage(
@@ -140,7 +140,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an object whose record does not say what it should, and aborts.
+    /// Reports an object whose record is broken, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_broken(&self, entry: Entry, address: *mut u8, slot: Slot) -> ! {
@@ -186,7 +186,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let Some(pfn) = self.stack.arena().pfn(core::ptr::without_provenance(address)) else {
             return;
         };
-        // The owner of the lock may be this thread: then the fault is not the program's.
+        // This thread may hold the lock: then the fault is not the program's.
         let Some(hidden) = self.checks.hidden.try_lock() else { return };
         if let Some(block) = hidden.find(pfn) {
             let start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front;
@@ -201,7 +201,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.report_guard_page(pfn, address, access);
     }
 
-    /// Reports an access to the guard page behind a large block.
+    /// Reports an access to the guard page after a large block.
     fn report_guard_page(&self, pfn: Pfn, address: usize, access: &str) {
         if !self.options().harden {
             return;
@@ -220,7 +220,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints what is known of an object.
+    /// Prints the tracks of an object of the pool.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_guarded(&self, number: usize) {
@@ -251,7 +251,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints who has run into it, and ends the process.
+    /// Prints the running thread and its callers, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn end_here(&self) -> ! {
@@ -267,7 +267,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 }
 
-/// Prints who allocated an object and who freed it, if that was kept.
+/// Prints the threads that allocated and freed an object, if it has tracks.
 #[inline(never)]
 fn tell_owners(slot: Slot, shape: &Shape) {
     if shape.flags.has(CheckFlags::OWNER) {
@@ -277,7 +277,7 @@ fn tell_owners(slot: Slot, shape: &Shape) {
     }
 }
 
-/// Prints who allocated an object, and who freed it.
+/// Prints the threads that allocated and freed an object.
 #[inline(never)]
 pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     let now = quarry_sys::clock::monotonic_ns();

@@ -1,4 +1,4 @@
-//! Guard pages by sampling: which requests get them, and what is found.
+//! Guard pages by sampling: the choice of requests, and the reports.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::Seal;
@@ -14,7 +14,7 @@ use quarry_sys::report::warn;
 const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Makes the pool, if samples are to be taken.
+    /// Makes the pool, if sampling is on.
     pub(super) fn start_guards(&self) {
         let (stack, guards) = (self.stack, &self.checks.guards);
         if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
@@ -85,8 +85,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Lets the next request be a sample, if one is due. Slow paths and the background thread call
-    /// it: requests that take fast paths only do not see the clock. O(1).
+    /// Makes the next request a sample, if one is due. Slow paths and the background thread call
+    /// this, because requests on fast paths do not read the clock. O(1).
     #[inline]
     pub(super) fn sample_if_due(&self) {
         let next = self.checks.guards.next_ns.load(Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// The live object that starts at an address of the pool; reports any other and aborts.
+    /// The live object that starts at an address of the pool; reports other addresses and aborts.
     #[inline(never)]
     pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Allocation {
         let guarded = self.guarded(number);
@@ -136,9 +136,9 @@ impl<C: StackConfig> Checker<'_, C> {
             self.end_here();
         }
         self.note_caller(&object.tracks.freed);
-        // If the system refuses, the object is found by its state only.
+        // If the system refuses, a later misuse is found only by the object's state.
         let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
-        // A place that is not given back is lost, which is better than to wait for ourselves.
+        // A place that is not given back is lost, which is better than a wait for our own lock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }

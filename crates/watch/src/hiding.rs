@@ -1,5 +1,5 @@
 //! Large blocks under `QUARRY_DEBUG` and `QUARRY_HARDEN`: they fault after they were freed, and
-//! hardened ones end at a page that faults.
+//! hardened blocks end at a page that faults.
 
 use super::checker::Checker;
 use super::checks::{Freed, Shape, Slot};
@@ -10,11 +10,11 @@ use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig};
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
-/// Frames that hidden blocks may have together: they have no memory, but count as used.
+/// Most frames of all hidden blocks: they have no memory, but count as used.
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// The guard page behind a slot, if there is one.
+    /// The guard page after a slot, if there is one.
     fn guard_page(&self, slot: Slot) -> Option<NonNull<u8>> {
         let frames = (slot.bytes >> FRAME_SHIFT) as u32;
         if slot.bytes < FRAME_BYTES || !self.has_guard_page(frames + 1) {
@@ -25,14 +25,14 @@ impl<C: StackConfig> Checker<'_, C> {
             .then(|| self.stack.address(Pfn(pfn.0 + frames)))
     }
 
-    /// Makes the guard page fault. Where the process has too many mappings, it does not.
+    /// Makes the guard page fault, unless the process has too many mappings.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some(page) = self.guard_page(slot) {
             let _ = self.stack.arena().os().set_accessible(page, FRAME_BYTES, false);
         }
     }
 
-    /// Makes the guard page behind a slot accessible again, if there is one; false where the system
+    /// Makes the guard page after a slot accessible again, if there is one; false if the system
     /// refuses.
     pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
         let os = self.stack.arena().os();
@@ -42,8 +42,8 @@ impl<C: StackConfig> Checker<'_, C> {
         })
     }
 
-    /// Frees a large object so that it faults for a while. Where that is not to be had it returns
-    /// false, and all of the block is accessible.
+    /// Frees a large object so that it faults for a while. If this is not possible, returns false,
+    /// and the whole block is accessible.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.stack.has_small_pages()) else { return false };
@@ -99,8 +99,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// Gives the memory of a hidden block back. One that the system does not make accessible again
-    /// is lost: nobody may get it.
+    /// Gives back the memory of a hidden block. A block that the system does not make accessible
+    /// again is lost: it must not be allocated.
     fn free_hidden_block(&self, block: Block<Freed>) {
         if !self.stack.show(&block) {
             return;
@@ -108,7 +108,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let kind = if block.about.is_mapping { Kind::MAPPING } else { Kind::PAGES };
         self.stack.frames().set_kind(block.pfn, 1, kind);
         let object = self.stack.address(block.pfn);
-        // SAFETY: the block was allocated, and nobody uses it any more.
+        // SAFETY: the block was allocated, and no code uses it any more.
         unsafe { self.stack.free_unseen(object) };
     }
 }

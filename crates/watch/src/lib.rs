@@ -1,4 +1,4 @@
-//! The instruments of a stack: what they write, remember and report.
+//! The instruments of a stack: their data and their reports.
 //!
 //! A stack names them as its `Watch`: [`HeapProfile`], [`Checks`], a pair of any two, or `()`. They
 //! use the face of the stack, which knows only the hooks of [`Watch`](quarry_mm::stack::Watch).

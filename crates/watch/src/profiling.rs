@@ -1,14 +1,15 @@
-//! What the heap profile does to requests.
+//! The effect of the heap profile on requests.
 //!
-//! While a profile is on, every request takes its slow entry, which counts its bytes. One that is
-//! no sample is served by the array of its class, as on the fast path. A sample up to 1 MiB gets a
-//! block of its own, of kind `SAMPLED`, whose link is the number of its record; a larger one is a
-//! mapping as all others, and has that number beside its length. So a free of a sample, and no
-//! other, finds its record: in O(1), and long after the profile has ended.
+//! While a profile is on, every request takes its slow entry, which counts its bytes. The array of
+//! its class serves a request that is not a sample, as on the fast path. A sample up to 1 MiB gets
+//! a block of its own, of kind `SAMPLED`, whose link is the number of its record; a larger one is a
+//! mapping like all others, and has that number beside its length. So only the free of a sample
+//! finds a record: in O(1), and long after the profile has ended.
 //!
-//! To the program a sample is as any other object of its size: `malloc_usable_size` says the same,
-//! `realloc` leaves it where it is in the same cases. What `realloc` moves, or resizes in place, is
-//! counted as freed and allocated anew, and may become a sample by that, or cease to be one.
+//! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
+//! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
+//! resizes is counted as freed and allocated again, and may thereby become a sample or cease to be
+//! one.
 
 use super::profile::{Area, Busy, HeapProfile, NO_RECORD, ProfileOptions, Sampled};
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, MigrateType, Order, Pfn};
@@ -19,7 +20,7 @@ use quarry_sys::clear::clear;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Bytes that the program may use of a request that is no mapping.
+/// Bytes that the program may use of a request that is not a mapping.
 fn usable(size: usize, align: usize) -> usize {
     match classes::of_aligned(size, align) {
         Some(class) => classes::SIZES[class.index()] as usize,
@@ -52,8 +53,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         Some(object)
     }
 
-    /// An object of the running CPU, where the profile, and no other instrument, is on, the CPU has
-    /// one, and the request is no sample.
+    /// Returns an object of the running CPU, if the profile and no other instrument is on, the CPU
+    /// has an object, and the request is not a sample.
     #[inline]
     fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         if !stack.has_only(Instrument::Profile) || size > classes::LARGEST || !stack.has_classes() {
@@ -63,7 +64,7 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         let object = C::Slab::alloc_fast(stack.percpu(), classes::of(size))?;
         passing.pass();
         if zeroed {
-            // SAFETY: the object has at least `size` bytes, and only we know it.
+            // SAFETY: the object has at least `size` bytes, and no other code knows it yet.
             unsafe { clear(object, size) };
         }
         Some(object)
@@ -106,11 +107,11 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
 }
 
 impl HeapProfile {
-    /// Makes the tables, with `area` for the counts, before the profile of `stack`, to which it
-    /// belongs, is first [started](Self::start), and once. One task at a time.
+    /// Makes the tables, with `area` for the counts, once, before the first [start](Self::start) of
+    /// a profile of `stack`, to which it belongs. One task at a time.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn prepare<C: StackConfig>(
         &self,
         stack: &Stack<C>,
@@ -122,11 +123,11 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Starts a profile of `stack`, to which it belongs; the one before is forgotten. One task at a
-    /// time; the tables are made.
+    /// Starts a profile of `stack`, to which it belongs, and clears the previous one. One task at a
+    /// time, after [`prepare`](Self::prepare).
     ///
     /// # Errors
-    /// Where another task is still adding to the one before.
+    /// If another task is still adding to the previous one.
     pub fn start<C: StackConfig>(
         &self,
         stack: &Stack<C>,
@@ -151,7 +152,7 @@ impl HeapProfile {
             && self.is_due(stack.percpu().current().index(), size)
     }
 
-    /// A block of its own for a sample up to 1 MiB; `None` where there is none, or no record.
+    /// Allocates a block for a sample up to 1 MiB; `None` if there is no memory, or no record.
     #[inline(never)]
     fn alloc_sampled<C: StackConfig>(&self, stack: &Stack<C>, request: Request) -> Option<Object> {
         let (size, align) = (request.size, request.align.max(MIN_ALIGN));
@@ -174,13 +175,13 @@ impl HeapProfile {
         stack.bound_footprint(frames);
         let object = stack.address(page.pfn);
         if request.zeroed && !page.zeroed {
-            // SAFETY: the block has at least `size` bytes, and only we know it.
+            // SAFETY: the block has at least `size` bytes, and no other code knows it yet.
             unsafe { clear(object, size) };
         }
         Some(object)
     }
 
-    /// Makes a mapping of `size` bytes, which is no sample, one.
+    /// Makes a mapping of `size` bytes a sample.
     #[inline(never)]
     fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize) {
         if let Some(record) = self.sample(Sampled::of(size, pfn, 0, 0)) {

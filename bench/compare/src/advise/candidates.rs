@@ -206,7 +206,7 @@ mod tests {
 
     /// Names of Quarry's policies among the candidates.
     fn policies(facts: &Facts) -> Vec<String> {
-        let find = |_: Option<&str>| Ok(PathBuf::from("/lib/libquarry.so"));
+        let find = |_: Option<&str>, _: &[_]| Ok(PathBuf::from("/lib/libquarry.so"));
         let setting = |text: &str| Ok((format!("QUARRY_{}", &text[..3]), text[4..].to_owned()));
         let slabs = ["sheaf", "sheaf-6.18", "slab", "slqb", "slam", "slub-4.9"];
         let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn named_candidates_are_taken_as_they_are() {
-        let find = |_: Option<&str>| bail!("not found");
+        let find = |_: Option<&str>, _: &[_]| bail!("not found");
         let setting = |_: &str| bail!("no setting");
         let built_in = BuiltIn { slabs: &[], find: &find, setting: &setting };
         let named = |names: &[&str]| {

@@ -1,4 +1,4 @@
-//! A few pages on their way to the lists: what a CPU collects, and what is worked on at a time.
+//! Small batches of pages: collected by a CPU for the lists, or handled in one step.
 
 use super::page::PageNo;
 
@@ -25,7 +25,7 @@ impl Pages {
         self.len += 1;
     }
 
-    /// Takes all pages out.
+    /// Takes out all pages.
     #[inline]
     pub(super) fn take(&mut self) -> Self {
         let all = *self;

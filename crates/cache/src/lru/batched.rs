@@ -1,9 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! A release goes over its pages twice: inner pages leave under their batch locks, and are most;
-//! then the rest leaves under the LRU lock. In the order of the list each sentinel would make the
-//! next page one. `batches.rs` says who may change what.
+//! A release goes over its pages twice: inner pages, which are most, leave under their batch locks;
+//! then the rest leaves under the LRU lock. In the order of the list, each removed sentinel would
+//! turn the next page into one. `batches.rs` has the table of changes and their locks.
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
@@ -15,8 +15,8 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Pages of one release that are looked at in two passes: as many as a gathering unmap hands over
-/// at most.
+/// Pages of one release that are handled in two passes: as many as a gathering unmap hands over at
+/// most.
 const RELEASE: usize = 512;
 
 /// The lists of all nodes.
@@ -44,7 +44,7 @@ impl Batched {
         self.nodes.at(node.0 as usize)
     }
 
-    /// The LRU lock of `node`: `held`, or another after it has been released.
+    /// Returns the LRU lock of `node`: `held`, or a new one after `held` was released.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
@@ -56,8 +56,8 @@ impl Batched {
         held.get_or_insert_with(|| self.of(node).hold(node))
     }
 
-    /// The batch lock of a page that is being released: `held`, or another after it has been
-    /// released. A scan may give the page another tag before the lock is held.
+    /// Returns the batch lock of a page that is being released: `held`, or a new one after `held`
+    /// was released. A scan may change the tag of the page until the lock is held.
     fn relock_batch<'a, 'b>(
         &'a self,
         held: &'b mut Option<Batch<'a>>,
@@ -76,7 +76,8 @@ impl Batched {
         }
     }
 
-    /// Takes inner pages off under their batch locks. Returns which pages were sentinels.
+    /// Takes inner pages off under their batch locks. Returns the pages that were sentinels, as
+    /// bits.
     fn release_inner(&self, table: &DescriptorTable, pages: &[PageNo]) -> [u64; RELEASE / 64] {
         let mut sentinels = [0; RELEASE / 64];
         let mut held = None;
@@ -101,7 +102,7 @@ impl Batched {
         sentinels
     }
 
-    /// Takes the pages off that `sentinels` names, under the LRU lock and their batch locks.
+    /// Takes the pages in `sentinels` off, under the LRU lock and their batch locks.
     fn release_sentinels(
         &self,
         table: &DescriptorTable,
@@ -118,7 +119,7 @@ impl Batched {
             }
             let descriptor = table.at(page);
             let locked = self.relock(&mut held, descriptor.node());
-            // No scan gives it another tag: that needs the LRU lock.
+            // No scan changes its tag: this would need the LRU lock.
             let batch = self.of(descriptor.node()).hold_batch(descriptor.node(), tag(descriptor));
             locked.release(&batch, table, page);
             since += 1;

@@ -11,7 +11,7 @@
 //!   tag 7 |    tag 19     |   tag 4     |
 //! ```
 //!
-//! Who may change what:
+//! Locks for each change:
 //!
 //! | change | locks |
 //! |---|---|
@@ -20,14 +20,14 @@
 //! | pages come to the front | the LRU lock |
 //! | the open batch is closed | the LRU lock, and its batch lock |
 //! | a scan takes the last page | the LRU lock, and its batch lock |
-//! | all stands still | the LRU lock, and all batch locks |
+//! | nothing may change | the LRU lock, and all batch locks |
 //!
 //! Equations, with the ends of the list as sentinels of no batch: the neighbours of an inner page
 //! have its tag; a sentinel has a sentinel beside it; the first `open` pages of a list, and no
 //! others, have the role `OPEN`; `added - removed = pages on the list`.
 //!
-//! So the neighbours of an inner page, whose links change when it leaves, are guarded by its own
-//! batch lock: an inner one by that lock alone, a sentinel by that lock among others.
+//! So the batch lock of an inner page guards its neighbours, whose links change when it leaves: an
+//! inner neighbour by that lock alone, a sentinel together with others.
 //!
 //! The LRU lock is taken before batch locks. A task that holds a batch lock waits for another one
 //! only while it holds the LRU lock too.
@@ -47,13 +47,12 @@ const BATCH_LOCKS: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// A page inside a closed batch.
 pub(super) const INNER: u8 = 0;
-/// A sentinel of a closed batch: one of its ends, or a page that had a sentinel beside it when
-/// that left.
+/// A sentinel of a closed batch: one of its ends, or a page next to which a sentinel has left.
 pub(super) const END: u8 = 1;
 /// A sentinel of the open batch.
 const OPEN: u8 = 2;
 
-/// A batch lock, and what is counted under it, on cache lines of their own.
+/// A batch lock and the counts under it, on cache lines of their own.
 #[repr(align(128))]
 struct BatchLock {
     lock: CountedLock<(), Chosen>,
@@ -61,7 +60,7 @@ struct BatchLock {
     sentinels: AtomicU64,
 }
 
-/// Chooses tags at random, each another than the last, so that tasks that release neighbouring
+/// Chooses tags at random, each different from the last, so that tasks that release neighbouring
 /// batches do not meet at one lock. A linear congruential generator (D. Knuth, H. Lewis).
 #[derive(Clone, Copy)]
 pub(super) struct Tags {
@@ -74,7 +73,7 @@ impl Tags {
         Self { seed, tag: seed as usize % BATCH_LOCKS }
     }
 
-    /// What the rest of the sequence begins with.
+    /// The state from which the sequence continues.
     pub(super) fn seed(self) -> u32 {
         self.seed
     }
@@ -91,7 +90,7 @@ impl Tags {
 /// One list, and the state of its open batch.
 struct Head {
     pages: List<PageNo>,
-    /// Tags of its batches; the last one chosen is that of the open batch.
+    /// Tags of its batches; the open batch has the one chosen last.
     tags: Tags,
     /// Pages of the open batch.
     open: usize,
@@ -125,8 +124,8 @@ pub(super) struct Batch<'a> {
 
 /// The tail of a list, with the batch lock of its last page.
 ///
-/// The last page of a list is a sentinel, and changes under the LRU lock only. So its own batch
-/// lock is the only one that the scan needs beside that; tasks that release other batches go on.
+/// The last page of a list is a sentinel, and changes only under the LRU lock. So the scan needs
+/// its batch lock and no other one; tasks that release other batches go on.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,
@@ -172,12 +171,12 @@ pub(super) fn tag(descriptor: &Descriptor) -> usize {
     descriptor.tag.load(Relaxed) as usize
 }
 
-/// Whether a page is an inner one, or which kind of sentinel.
+/// The role of a page: `INNER`, `END` or `OPEN`.
 pub(super) fn role(descriptor: &Descriptor) -> u8 {
     descriptor.sentinel.load(Relaxed)
 }
 
-/// Gives a page its place in a batch.
+/// Sets the tag and the role of a page.
 pub(super) fn assign(descriptor: &Descriptor, tag: usize, role: u8) {
     descriptor.tag.store(tag as u32, Relaxed);
     descriptor.sentinel.store(role, Relaxed);
@@ -214,7 +213,7 @@ impl NodeLists {
         Sizes { inactive: self.size(ListKind::Inactive), active: self.size(ListKind::Active) }
     }
 
-    /// Adds what was done here to `counters`.
+    /// Adds the counts of this node to `counters`.
     pub(super) fn count(&self, counters: &mut LruCounters) {
         counters.sections += self.heads.stats().acquisitions;
         counters.added += self.added.both();
@@ -249,7 +248,7 @@ impl NodeLists {
         lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
     }
 
-    /// Takes all locks: nobody changes anything meanwhile.
+    /// Takes all locks, so that no other task changes anything.
     fn hold_all(&self, node: NodeId) -> (Locked<'_>, [Batch<'_>; BATCH_LOCKS]) {
         let locked = self.hold(node);
         (locked, array::from_fn(|tag| self.hold_batch(node, tag)))
@@ -332,7 +331,7 @@ impl Locked<'_> {
         if head.open == 0 {
             return;
         }
-        // One or two pages stay sentinels, which need the LRU lock as before.
+        // One or two pages stay sentinels, which only change under the LRU lock, as before.
         let _batch = (head.open > 2).then(|| self.lists.hold_batch(self.node, head.tags.tag));
         let mut at = head.pages.head();
         for number in 1..=head.open {
@@ -345,7 +344,7 @@ impl Locked<'_> {
         head.tags.choose();
     }
 
-    /// Unlinks a page, whose batch lock is held as well, from its list.
+    /// Unlinks a page from its list. The caller holds its batch lock as well.
     fn unlink(&mut self, table: &DescriptorTable, page: PageNo, list: ListKind) {
         let (head, role) = (&mut self.heads[list.index()], role(table.at(page)));
         if role != INNER {
@@ -374,7 +373,7 @@ impl Locked<'_> {
         self.unlink(table, page, list);
     }
 
-    /// Puts a closed batch of `pages` pages, made outside of the lock, in front of a list.
+    /// Puts a closed batch of `pages` pages, made outside of the lock, at the front of a list.
     pub(super) fn splice(
         &mut self,
         table: &DescriptorTable,
@@ -410,7 +409,7 @@ impl Batch<'_> {
     }
 }
 
-/// Unlinks an inner page, whose batch lock is held: its neighbours are of its batch.
+/// Unlinks an inner page. The caller holds its batch lock, which its neighbours share.
 fn unlink_inner(table: &DescriptorTable, page: PageNo) {
     let (next, previous) = table.both(page);
     let beside = (next.get(), previous.get());

@@ -1,4 +1,4 @@
-//! The choices of the LRU lists.
+//! Options of the LRU lists.
 
 use super::registry::LruPolicy;
 
@@ -6,16 +6,16 @@ use super::registry::LruPolicy;
 /// 6.10 on, and four times the first (document 004).
 pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 
-/// How the LRU lists are set up.
+/// Options of the LRU lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruOptions {
-    /// How the lists are locked.
+    /// The locking of the lists.
     pub policy: LruPolicy,
     /// Pages of a full add batch: at most [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH), and one of
     /// [`ADD_BATCHES`] in tables. Under `batched` and `splice` it is also the size of a closed
     /// batch of a list.
     pub add_batch: usize,
-    /// True if the locks count what they cost. Without it they read no clock and store nothing.
+    /// The locks count their cost. Without it they read no clock and store nothing.
     pub counts: bool,
 }
 

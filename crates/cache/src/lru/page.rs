@@ -1,7 +1,7 @@
 //! Cached pages: their numbers and their descriptors, at most 64 bytes each.
 //!
-//! Descriptors are type-stable: memory that was one stays one, or reads as zero, as long as the
-//! table lives. So a reader may look at a descriptor whose page was freed meanwhile: it finds a
+//! Descriptors are type-stable: the memory of a descriptor stays a descriptor, or reads as zero, as
+//! long as the table lives. So a reader may look at a descriptor whose page was freed: it finds a
 //! free word, or another page's key.
 
 use super::state::{State, StateWord};
@@ -27,39 +27,40 @@ impl Member for PageNo {
 }
 
 fresh_zero! {
-    /// What is recorded of a cached page.
+    /// The descriptor of a cached page.
     #[repr(C, align(64))]
     pub struct Descriptor {
         /// Pins, latch and flags.
         pub state: StateWord,
         /// The key's second half: the page's number within its mapping.
         pub index: AtomicU64,
-        /// The key's first half: the number of its mapping; 0 where it has none.
+        /// The key's first half: the number of its mapping; 0 if it has none.
         pub mapping: AtomicU32,
         /// The first frame of its memory.
         pub pfn: AtomicU32,
-        /// A word of the page's owner (the extra bytes of a database's page).
+        /// A word for the page's owner (the extra bytes of a database's page).
         pub private: AtomicU64,
         next: AtomicU32,
         previous: AtomicU32,
-        /// The number of the slab cache of the object in `private`; 0 where it is no object.
+        /// The number of the slab cache of the object in `private`; 0 if `private` is not an
+        /// object.
         pub private_cache: AtomicU32,
-        /// Why the page could not be filled.
+        /// The error of the page's fill.
         pub error: AtomicU32,
         /// The tag of the page's batch (`batched`).
         pub tag: AtomicU32,
-        /// True at the ends of a batch (`batched`).
+        /// The page's role in its batch (`batched`).
         pub sentinel: AtomicU8,
-        /// The node of its memory.
+        /// The NUMA node of its memory.
         pub node: AtomicU8,
         /// The order of its memory.
         pub order: AtomicU8,
-        /// The group that it is charged to.
+        /// The group that the page is charged to.
         pub group: AtomicU8,
         /// True while the owner of the mapping holds the page: by one pin, however often it asks
-        /// for it. Only the one task that holds pages of the mapping writes it.
+        /// for it. Only the one task that holds pages of the mapping writes this.
         held: AtomicU8,
-        /// The task that has latched the page for writing, if it said so; 0 else.
+        /// The task that has latched the page for writing, if it recorded itself; else 0.
         pub writer: AtomicU32,
     }
 }
@@ -74,31 +75,31 @@ impl Descriptor {
         Pfn(self.pfn.load(Relaxed))
     }
 
-    /// The node of the page's memory.
+    /// The NUMA node of the page's memory.
     #[inline]
     #[must_use]
     pub fn node(&self) -> NodeId {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the owner of the page's mapping holds it. The key that is read after that is
-    /// not older.
+    /// Returns whether the owner of the page's mapping holds the page. A later read of the key
+    /// returns a key that is not older.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.load(Acquire) != 0
     }
 
-    /// Notes that the owner of the mapping holds the page, or not any more.
+    /// Records whether the owner of the mapping holds the page.
     #[inline(always)]
     pub fn set_held(&self, is_held: bool) {
         self.held.store(is_held.into(), Release);
     }
 
-    /// Takes the page out of its index, as [`StateWord::take_out`] says; nobody holds it any more.
+    /// Takes the page out of its index, like [`StateWord::take_out`], and ends its holding.
     ///
     /// # Errors
-    /// The state now, if it refuses or the page is not live.
+    /// The current state, if it is refused or the page is not live.
     #[inline]
     pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
         let is_held = self.is_held();
@@ -109,8 +110,8 @@ impl Descriptor {
         Ok(before)
     }
 
-    /// Makes a descriptor free whose page has gone: all zero, the state last. Only the caller knows
-    /// it.
+    /// Frees the descriptor of a page that has gone: makes it all zero, the state last. Only the
+    /// caller knows the descriptor.
     pub fn clear(&self) {
         self.index.store(0, Relaxed);
         self.mapping.store(0, Relaxed);
@@ -128,7 +129,7 @@ impl Descriptor {
         self.state.begin(State::default());
     }
 
-    /// Returns whether all of it is zero.
+    /// Returns whether the whole descriptor is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         let bytes = [&self.sentinel, &self.node, &self.order, &self.group, &self.held];
@@ -149,9 +150,9 @@ impl Descriptor {
     }
 }
 
-/// All descriptors of a page cache, in addresses of their own.
+/// All descriptors of a page cache, in an address range of their own.
 ///
-/// Invariant: descriptors `0..len` are readable; those that name no page have `state = 0`.
+/// Invariant: descriptors `0..len` are readable; those of no page have `state = 0`.
 pub struct DescriptorTable {
     array: GrowingArray<Descriptor>,
     _window: Window,
@@ -161,15 +162,15 @@ impl DescriptorTable {
     /// A table for up to `capacity` pages. Maps nothing.
     ///
     /// # Errors
-    /// Where there are no addresses.
+    /// If no addresses are available.
     pub fn reserve(os: &'static dyn Os, capacity: usize) -> OsResult<Self> {
         let bytes = GrowingArray::<Descriptor>::span(os, capacity);
         let window = Window::choose(os, bytes, os.page_size().max(quarry_mm::frame::FRAME_BYTES))?;
         Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
     }
 
-    /// Says that page `n` lies in frame `n`, as a kernel has it: a simulated one puts what the
-    /// stack knows of a frame into the same line.
+    /// Announces that page `n` lies in frame `n`, as in a kernel: a simulated machine then puts the
+    /// frame's and the page's records into the same line.
     pub fn announce_as_of_frames(&self) {
         self.array.announce_as_of_frames();
     }
@@ -177,7 +178,7 @@ impl DescriptorTable {
     /// The descriptor of a page.
     ///
     /// # Panics
-    /// Beyond the last descriptor.
+    /// If `page` is beyond the last descriptor.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, page: PageNo) -> &Descriptor {
@@ -196,19 +197,19 @@ impl DescriptorTable {
         self.array.is_empty()
     }
 
-    /// Bytes that the memory of descriptors goes back in.
+    /// Unit, in bytes, in which memory of descriptors is given back.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.array.page_bytes()
     }
 
-    /// Gives the memory of free descriptors back, which fill pages of the system and are all zero:
-    /// whoever looks at them still reads zero. Returns false where the system refuses.
+    /// Gives back the memory of free descriptors, which fill pages of the system and are all zero:
+    /// readers still find zero there. Returns false if the system refuses.
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
-        // SAFETY: a descriptor has atomic fields only; free ones are zero, and so is what replaces
-        // them. The caller hands none of them out meanwhile, so nobody writes them.
+        // SAFETY: a descriptor has only atomic fields; free ones are zero, and so is the memory
+        // that replaces them. The caller hands none of them out yet, so no task writes them.
         unsafe { self.array.purge(first.0 as usize, count) }
     }
 

@@ -1,4 +1,4 @@
-//! What every LRU policy does: the lists of all nodes, behind the add batches.
+//! The interface of LRU policies: the lists of all nodes, which add batches are moved to.
 
 use super::page::{DescriptorTable, PageNo};
 use super::state::State;
@@ -9,7 +9,7 @@ use quarry_sys::os::Os;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Which list of a node.
+/// A list of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// Pages that are evicted next, unless they are used again.
@@ -22,32 +22,32 @@ impl ListKind {
     /// Both lists, by index.
     pub const ALL: [Self; 2] = [Self::Inactive, Self::Active];
 
-    /// The index of arrays by list.
+    /// The index of the list in arrays by list.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The list that a page is on, or is to be added to: its flag `ACTIVE` says which.
+    /// The list that a page is on or will be added to, by its flag `ACTIVE`.
     #[inline(always)]
     pub(super) fn of(state: State) -> Self {
         if state.has(State::ACTIVE) { Self::Active } else { Self::Inactive }
     }
 }
 
-/// Whether a scan waits for the locks of the lists.
+/// The way in which a scan waits for the locks of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// It waits.
+    /// The scan waits.
     Waits,
-    /// It waits for other tasks only: reclaim inside `malloc`, also in a handler of a signal. Who
-    /// holds a lock of the lists asks for nothing meanwhile. A scan that only tried them found
-    /// nothing while their holder waited for a CPU, and requests failed beside clean pages.
+    /// The scan waits only for other tasks: for reclaim inside `malloc`, also in a signal handler.
+    /// Holders of locks of the lists request nothing. A scan that only tried the locks would find
+    /// nothing while a holder waits for a CPU, and requests would fail although pages are clean.
     ForOthers,
 }
 
-/// Pages on the lists of a node: a snapshot, exact while nobody changes the lists.
+/// Pages on the lists of a node: a snapshot, exact while no task changes the lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Pages on the inactive list.
@@ -56,24 +56,24 @@ pub struct Sizes {
     pub active: u64,
 }
 
-/// What the lists have done so far. All values only grow.
+/// Counters of the lists. All values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LruCounters {
-    /// Critical sections of the nodes' LRU locks; 0 where locks do not count.
+    /// Critical sections of the nodes' LRU locks; 0 if locks do not count.
     pub sections: u64,
-    /// Critical sections of batch locks; 0 where locks do not count, or under `single`.
+    /// Critical sections of batch locks; 0 if locks do not count, and under `single`.
     pub batch_sections: u64,
     /// Pages put on lists.
     pub added: u64,
     /// Pages taken off lists, by their release or by a scan.
     pub removed: u64,
-    /// Those of them that scans took off.
+    /// Pages of `removed` that scans took off.
     pub isolated: u64,
-    /// Released pages that were sentinels, so that the LRU lock was needed.
+    /// Released pages that were sentinels, and so needed the LRU lock.
     pub sentinels: u64,
 }
 
-/// What the lists are built from.
+/// Parameters of the lists.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     pub(super) os: &'static dyn Os,
@@ -83,25 +83,25 @@ pub(super) struct Setup {
     pub(super) slots: usize,
     /// Most pages of a batch.
     pub(super) batch: usize,
-    /// Whether locks count.
+    /// The locks count their cost.
     pub(super) counts: bool,
 }
 
 /// The lists of all nodes under one policy.
 ///
-/// A page is on a list iff its flag `LRU` is set, on the one that its flag `ACTIVE` names; nobody
-/// changes `ACTIVE` meanwhile. The list is one of its node's, which never changes.
+/// A page is on a list iff its flag `LRU` is set, on the list of its flag `ACTIVE`, which no task
+/// changes while the page is on a list. The list is one of its node, which never changes.
 pub(super) trait Lists {
-    /// Puts pages, which are on no list and which the caller has pinned, on the fronts of their
-    /// lists, one after the other. At most `MOST_ADD_BATCH` pages.
+    /// Puts pages on the fronts of their lists, one after the other. The pages are on no list, and
+    /// the caller has pinned them. At most `MOST_ADD_BATCH` pages.
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
 
-    /// Takes pages off their lists; skips those that are on none. Nobody but the caller knows them.
+    /// Takes pages off their lists; skips pages that are on no list. Only the caller knows them.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
-    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if a lock is
-    /// held and the caller does not wait.
+    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if the running
+    /// task holds a lock itself and `waiting` is `ForOthers`.
     fn isolate(
         &self,
         table: &DescriptorTable,
@@ -113,7 +113,7 @@ pub(super) trait Lists {
     /// Pages on the lists of a node.
     fn sizes(&self, node: NodeId) -> Sizes;
 
-    /// What was done so far.
+    /// The counters so far.
     fn counters(&self) -> LruCounters;
 
     /// Visits all locks.
@@ -148,14 +148,14 @@ impl Tally {
     }
 }
 
-/// Most pages that one scan moves from the tail to the front because they cannot be pinned: no
-/// index names them any more, and they leave the list when their last user is done.
+/// Most pages that one scan moves from the tail to the front because they cannot be pinned: they
+/// are in no index any more, and leave the list when their last user is done.
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.
 pub(super) trait Tail {
-    /// The last page. `None` if there is none, or if it may not be touched because another task
-    /// holds its lock and the scan does not wait.
+    /// The last page. `None` if there is none, or if the running task holds its batch lock itself
+    /// and the scan waits only for other tasks.
     fn last(&mut self) -> Option<PageNo>;
 
     /// Takes the last page, which was pinned, off the list.
@@ -186,7 +186,7 @@ pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [Pag
 /// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
 pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
-/// Adds to a counter that the holder of one lock writes.
+/// Adds to a counter, which only the holder of one lock writes.
 #[inline]
 pub(super) fn add_to(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);

@@ -1,5 +1,5 @@
-//! The LRU policies, one line each. The options, the dispatch and the property suite read them
-//! here.
+//! The LRU policies, one line each. The options, the dispatch and the property suite read this
+//! registry.
 
 use super::batched::Batched;
 use super::policy::{Lists, Setup};
@@ -35,7 +35,7 @@ pub struct RegisteredLru {
 
 macro_rules! define {
     ($($type:ident: $name:literal, $page:literal, $about:literal;)+) => {
-        /// How the LRU lists are locked.
+        /// The locking of the LRU lists.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum LruPolicy {
             $(#[doc = $about] $type),+
@@ -49,7 +49,7 @@ macro_rules! define {
             about: $about,
         }),+];
 
-        /// Their names, as a list for people.
+        /// The names as a list for messages.
         pub const LRU_POLICY_NAMES: &str = one_of!($($name)+);
 
         /// The lists of all nodes under the policy chosen at start-up.
@@ -68,7 +68,7 @@ macro_rules! define {
                 })
             }
 
-            /// The lists, whatever the policy.
+            /// The lists behind the interface of all policies.
             pub(super) fn lists(&self) -> &dyn Lists {
                 match self {
                     $(Self::$type(lists) => lists),+

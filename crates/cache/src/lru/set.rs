@@ -1,5 +1,5 @@
 //! The LRU of a page cache: the lists of all nodes under the chosen policy, with an add batch of
-//! each CPU in front.
+//! each CPU in front of them.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
 use super::options::LruOptions;
@@ -23,22 +23,22 @@ struct AddBatch {
 /// The LRU of a page cache.
 ///
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
-/// than `add_batch` pages while nobody holds its lock; a page is on a list iff it has `LRU`.
+/// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
 /// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
-/// inside `malloc` may wait for these locks when it puts pages back or releases them; only its scan
-/// does not wait, because a scan can look elsewhere.
+/// inside `malloc` may wait for these locks; only its scan gives up at a lock that the running task
+/// holds itself, because a scan can look elsewhere.
 pub struct LruSet {
     options: LruOptions,
     lists: ChosenLists,
     batches: OsArray<AddBatch>,
 }
 
-/// Receives pages whose last pin was given up while no index named them: they are on no list, the
-/// receiver owns them, and frees them. Called without locks.
+/// Receives pages whose last pin was given up while they were in no index: they are on no list, and
+/// the receiver owns and frees them. Called without locks.
 pub type Released<'a> = dyn FnMut(PageNo) + 'a;
 
-/// Marks the list that a page, which is on none, is to be added to.
+/// Marks the list to which a page, which is on no list, will be added.
 fn mark(table: &DescriptorTable, page: PageNo, active: bool) {
     let state = &table.at(page).state;
     let now = state.load();
@@ -76,15 +76,15 @@ impl LruSet {
         Ok(Self { options, lists, batches })
     }
 
-    /// How it was set up.
+    /// The options that it was built with.
     #[must_use]
     pub fn options(&self) -> LruOptions {
         self.options
     }
 
-    /// Puts a page, which is on no list and which the caller has pinned, into the add batch of a
-    /// slot, with a pin of the batch's own. Moves a full batch to the lists. Where another task
-    /// holds the batch, the page goes to its list at once.
+    /// Puts a page into the add batch of a slot, with a pin of the batch's own. The page is on no
+    /// list, and the caller has pinned it. Moves a full batch to the lists. If another task holds
+    /// the batch, the page goes to its list at once.
     pub fn add(
         &self,
         table: &DescriptorTable,
@@ -107,7 +107,7 @@ impl LruSet {
         self.move_to_lists(table, slot, full.as_slice(), released);
     }
 
-    /// Moves the add batch of a slot to the lists. A batch that another task holds is left to it.
+    /// Moves the add batch of a slot to the lists, unless another task holds the batch.
     pub fn drain(&self, table: &DescriptorTable, slot: SlotIndex, released: &mut Released<'_>) {
         let Some(mut waiting) = self.batches.at(slot.0 as usize).waiting.try_lock() else {
             return;
@@ -117,8 +117,8 @@ impl LruSet {
         self.move_to_lists(table, slot, all.as_slice(), released);
     }
 
-    /// Moves the add batches of all slots to the lists; waits for those that others hold. Pages
-    /// that others are moving at the moment may still be on their way. O(slots).
+    /// Moves the add batches of all slots to the lists; waits for batches that other tasks hold.
+    /// Other tasks may still be moving some pages afterwards. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();
@@ -126,10 +126,10 @@ impl LruSet {
         }
     }
 
-    /// Puts pages, each with a pin that is given up here, on their lists.
+    /// Puts pages on their lists, and gives up one pin of each.
     ///
-    /// A page that nobody but the batch knows any more takes no detour over a list
-    /// (`folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
+    /// A page that only the batch knows is released without being put on a list (like
+    /// `folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -165,14 +165,14 @@ impl LruSet {
         }
     }
 
-    /// Takes pages that are being released, and that nobody else knows, off their lists; many in
+    /// Takes pages that are being released, and that no other task knows, off their lists; many in
     /// one critical section, by the policy's rule. Pages on no list are skipped.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.lists().remove(table, pages);
     }
 
-    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that no index
-    /// names any more stay; up to 32 of them go to the front. Returns how many it took.
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that are in no
+    /// index any more stay; up to 32 of them go to the front. Returns how many it took.
     pub fn isolate(
         &self,
         table: &DescriptorTable,
@@ -183,8 +183,8 @@ impl LruSet {
         self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate), but ends where the running task holds a lock that it needs:
-    /// for reclaim inside `malloc`, which a handler of a signal may call.
+    /// Like [`isolate`](Self::isolate), but ends if the running task holds a lock that is needed:
+    /// for reclaim inside `malloc`, which a signal handler may call.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
@@ -195,9 +195,9 @@ impl LruSet {
         self.lists.lists().isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
-    /// Puts isolated pages on the fronts of their lists, active where the second field says so, one
-    /// after the other, and gives up the pins of [`isolate`](Self::isolate). `slot` is that of the
-    /// running CPU.
+    /// Puts isolated pages on the fronts of their lists, on the active list if the second field is
+    /// true, one after the other, and gives up the pins of [`isolate`](Self::isolate). `slot` is
+    /// the slot of the running CPU.
     pub fn put_back(
         &self,
         table: &DescriptorTable,
@@ -215,13 +215,13 @@ impl LruSet {
         }
     }
 
-    /// Pages on the lists of a node; those in add batches are on none.
+    /// Pages on the lists of a node, without those in add batches.
     #[must_use]
     pub fn sizes(&self, node: NodeId) -> Sizes {
         self.lists.lists().sizes(node)
     }
 
-    /// What the lists have done so far.
+    /// The counters of the lists.
     #[must_use]
     pub fn counters(&self) -> LruCounters {
         self.lists.lists().counters()
@@ -235,8 +235,8 @@ impl LruSet {
         }
     }
 
-    /// Checks the equations of lists and batches. O(pages). For tests: nobody may use the set
-    /// meanwhile.
+    /// Checks the equations of lists and batches. O(pages). For tests: no other task may use the
+    /// set.
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -1,8 +1,8 @@
-//! `single`: one lock per node, as Linux 4.15 had it.
+//! `single`: one lock per node, as in Linux 4.15.
 //!
-//! Pages go on and off page by page within a held section. An add batch holds the lock of a node
-//! as long as its pages are that node's (`pagevec_lru_move_fn`). A release does so too, and lets
-//! the lock go at every 32nd page, so that others do not wait for long lists (`release_pages`,
+//! Pages go on and off one by one within a section. An add batch holds the lock of a node as long
+//! as its pages belong to that node (`pagevec_lru_move_fn`). So does a release, which drops the
+//! lock at every 32nd page, so that other tasks do not wait for long lists (`release_pages`,
 //! `SWAP_CLUSTER_MAX`).
 
 use super::page::{DescriptorTable, PageNo};
@@ -110,7 +110,7 @@ impl Single {
         Held { node, lists, heads: lists.heads.lock() }
     }
 
-    /// The lock of `node`: `held`, or another after it has been released.
+    /// Returns the lock of `node`: `held`, or a new one after `held` was released.
     fn relock<'a, 'b>(&'a self, held: &'b mut Option<Held<'a>>, node: NodeId) -> &'b mut Held<'a> {
         if held.as_ref().is_some_and(|held| held.node != node) {
             *held = None;

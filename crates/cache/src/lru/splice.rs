@@ -1,14 +1,14 @@
-//! `splice`: as `batched`, and pages are added as whole lists that were linked outside of the lock
+//! `splice`: like `batched`, but adds pages as whole lists that are linked outside of the lock
 //! (D. Jordan, "splice local lists onto the front of the LRU", January 2018; never merged).
 //!
 //! The pages of an add batch become up to four *local lists*, one for each list of each node that
-//! they go to. A local list is made as one closed batch: one tag, and its two ends are sentinels.
-//! Each goes to the front of its list in one hold of the LRU lock, in constant time.
+//! they go to. A local list is one closed batch: one tag, and its two ends are sentinels. Each goes
+//! to the front of its list in one hold of the LRU lock, in constant time.
 //!
-//! Pages have `LRU` before they are on a list. Whoever sees the flag may look at links, tag and
-//! role, so all of those are written before: the flag is set with release ordering once they are
-//! complete for the whole local list, and readers load it with acquire ordering. Nobody takes such
-//! a page off a list that it is not on yet: the add batch pins it until it is.
+//! Pages have `LRU` before they are on a list. A task that sees the flag may read links, tag and
+//! role, so all of these are written first: the flag is set with release ordering once the whole
+//! local list is complete, and readers load it with acquire ordering. No task takes such a page off
+//! a list before it is on one: the add batch pins it until then.
 
 use super::add_batch::Pages;
 use super::batched::Batched;
@@ -26,8 +26,8 @@ use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 /// Local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 
-/// Where a slot is in its sequence of tags, on a cache line of its own. Two tasks that use one
-/// slot at the same time may choose the same tag.
+/// The position of a slot in its sequence of tags, on a cache line of its own. Two tasks that use
+/// one slot at the same time may choose the same tag.
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
@@ -52,8 +52,8 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // The count belongs to the list that the page goes to; the published patch adds it to
-        // another one.
+        // Counted for the list that the page goes to; the published patch counts it for another
+        // one.
         self.pages += 1;
     }
 
@@ -63,7 +63,7 @@ impl Local {
         ends.into_iter().flatten().for_each(|end| assign(table.at(end), self.tag, END));
     }
 
-    /// Tells everyone that the pages are complete.
+    /// Sets `LRU`, which publishes that the pages are complete.
     fn publish(&self, table: &DescriptorTable) {
         for page in self.batch.members(table) {
             table.at(page).state.set(State::LRU);
@@ -92,8 +92,8 @@ impl Splice {
         tag
     }
 
-    /// Puts pages on local lists by where they go, all complete but for the flag. Returns those
-    /// that no list has room for.
+    /// Puts pages on local lists by their destination, complete except for the flag. Returns the
+    /// pages for which there is no local list.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

@@ -4,11 +4,11 @@
 //! | version : 16 | flags : 16 | exclusive : 1 | shared : 11 | pins : 20 |
 //! ```
 //!
-//! * A *pin* keeps the page and its memory where they are. Users hold pins, and so does everyone
-//!   who works on the page without its lock: the filler, writeback, a per-CPU add batch, a scan.
-//! * The *latch* orders those who read and write the bytes.
-//! * `LIVE`: the index of a mapping names this page. Whoever clears it took the page out of the
-//!   index; whoever then brings the pins to 0 owns the page and frees it.
+//! * A *pin* keeps the page and its memory where they are. Users hold pins, and so does each task
+//!   that works on the page without its lock: the filler, writeback, a per-CPU add batch, a scan.
+//! * The *latch* orders tasks that read and write the bytes.
+//! * `LIVE`: the page is in the index of a mapping. The task that clears it has taken the page out
+//!   of the index; the task that then gives up the last pin owns the page and frees it.
 //!
 //! Equations: `word = 0` iff the descriptor is free; `pins = 0 and not LIVE` only while the one
 //! owner frees the page; `exclusive` implies `shared = 0`.
@@ -18,7 +18,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins that users get. The rest is for those who need one in any case: add batches, scans,
+/// Most pins for users. The rest is for pins that must not fail: of add batches, scans and
 /// truncation.
 pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
@@ -35,13 +35,13 @@ pub struct State(pub u64);
 impl State {
     /// The latch is held for writing, or while the page is filled.
     pub const EXCLUSIVE: u64 = 1 << 31;
-    /// The index of a mapping names this page.
+    /// The page is in the index of a mapping.
     pub const LIVE: u64 = 1 << 32;
-    /// The bytes are those of the backing, or newer ones.
+    /// The bytes are those of the backing, or newer.
     pub const UPTODATE: u64 = 1 << 33;
     /// The page was used since the last scan.
     pub const REFERENCED: u64 = 1 << 34;
-    /// The bytes are newer than those of the backing.
+    /// The bytes are newer than the backing.
     pub const DIRTY: u64 = 1 << 35;
     /// The bytes are being written to the backing.
     pub const WRITEBACK: u64 = 1 << 36;
@@ -55,13 +55,13 @@ impl State {
     pub const ERROR: u64 = 1 << 40;
     /// Tasks sleep until the latch is free or writeback ends.
     pub const WAITERS: u64 = 1 << 41;
-    /// No reclaim may take the page (in-memory databases).
+    /// Reclaim may not take the page (in-memory databases).
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// Read ahead, and not asked for when it came: its first use is no second one.
+    /// Read ahead, without a request for it: its first use does not count as a second one.
     pub const FRESH: u64 = 1 << 44;
-    /// One more version: every release of the exclusive latch adds it.
+    /// One version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
 
     /// One pin.
@@ -78,8 +78,8 @@ impl State {
         self.0 & MOST_PINS
     }
 
-    /// Returns whether somebody pins the page beside its add batch, or the scan that has taken it
-    /// off its list.
+    /// Returns whether the page has pins besides the one of its add batch, or of the scan that has
+    /// taken it off its list.
     #[inline]
     #[must_use]
     pub const fn is_pinned_by_users(self) -> bool {
@@ -111,16 +111,16 @@ fresh_zero! {
 }
 
 impl StateWord {
-    /// The value now.
+    /// The current value.
     #[inline(always)]
     pub fn load(&self) -> State {
         State(self.word.load(Ordering::Acquire))
     }
 
-    /// Replaces `from` by `to`; where the word has changed, returns what it is.
+    /// Replaces `from` by `to`.
     ///
     /// # Errors
-    /// The value now.
+    /// The current value, if the word is not `from`.
     #[inline(always)]
     pub fn exchange(&self, from: State, to: State) -> Result<(), State> {
         self.word
@@ -141,8 +141,8 @@ impl StateWord {
         State(self.word.fetch_and(!flags, Ordering::AcqRel))
     }
 
-    /// Pins the page and marks it as used, in one step, where all of `needed` is set. Returns the
-    /// new value.
+    /// Pins the page and marks it as used, in one step, if all of `needed` is set. Returns the new
+    /// value.
     #[inline(always)]
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
@@ -158,7 +158,7 @@ impl StateWord {
         }
     }
 
-    /// Pins the page without marking it as used, where it is `LIVE`: for scans.
+    /// Pins the page without marking it as used, if it is `LIVE`: for scans.
     #[inline]
     pub fn try_pin_unused(&self) -> bool {
         let mut now = self.load();
@@ -179,8 +179,8 @@ impl StateWord {
         before
     }
 
-    /// Gives a pin up. Returns whether that was the last one of a page that no index names any
-    /// more: the caller owns the page then, and frees it.
+    /// Gives up a pin. Returns whether this was the last pin of a page that is in no index: then
+    /// the caller owns the page, and frees it.
     #[inline(always)]
     #[must_use = "the last one frees the page"]
     pub fn unpin(&self) -> bool {
@@ -189,7 +189,7 @@ impl StateWord {
         before.pins() == 1 && !before.has(State::LIVE)
     }
 
-    /// Takes the latch for reading, if nobody writes.
+    /// Takes the latch for reading, if no task has it for writing.
     #[inline]
     pub fn try_latch_shared(&self) -> bool {
         let mut now = self.load();
@@ -202,7 +202,7 @@ impl StateWord {
         false
     }
 
-    /// Takes the latch for writing, if nobody else holds it.
+    /// Takes the latch for writing, if no task has it.
     #[inline]
     pub fn try_latch_exclusive(&self) -> bool {
         let mut now = self.load();
@@ -223,7 +223,7 @@ impl StateWord {
         before
     }
 
-    /// Gives the latch up after writing, sets `flags`, and counts a version; returns the value
+    /// Gives up the latch after writing, sets `flags`, and adds a version; returns the value
     /// before.
     #[inline]
     pub fn unlatch_exclusive(&self, flags: u64) -> State {
@@ -238,13 +238,13 @@ impl StateWord {
         }
     }
 
-    /// Clears `LIVE` for a caller that takes the page out of its index, and latches it, unless
-    /// anything of `refused` is set. A dirty page counts as clean from now on. Gives up the pin of
-    /// its holding where it `is_held`, and adds `pins` pins for the caller (0 where it has one).
+    /// Clears `LIVE` for a caller that takes the page out of its index, and latches the page,
+    /// unless a flag of `refused` is set. A dirty page counts as clean from then on. Gives up the
+    /// pin of its holding if it `is_held`, and adds `pins` pins for the caller (0 if it has one).
     /// Returns the value before.
     ///
     /// # Errors
-    /// The value now, if it refuses or the page is not live.
+    /// The current value, if it is refused or the page is not live.
     #[inline]
     pub fn take_out(&self, refused: u64, pins: u64, is_held: bool) -> Result<State, State> {
         let mut now = self.load();
@@ -262,9 +262,9 @@ impl StateWord {
         }
     }
 
-    /// Gives the exclusive latch of a page up that no index names any more, and the caller's pin,
-    /// unless that is the last one. Returns the value before; with one pin the caller owns the
-    /// page now.
+    /// Gives up the exclusive latch of a page that is in no index any more, and the caller's pin,
+    /// unless that pin is the last one. Returns the value before; if it has one pin, the caller
+    /// owns the page now.
     #[inline]
     pub fn leave(&self) -> State {
         let mut now = self.load();
@@ -279,8 +279,8 @@ impl StateWord {
         now
     }
 
-    /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`.
-    /// Returns whether it was so.
+    /// Clears `LIVE` of an idle clean page that only the caller pins, which takes it out of its
+    /// index. Returns whether the page was such a page.
     #[inline]
     pub fn try_evict(&self) -> bool {
         let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;

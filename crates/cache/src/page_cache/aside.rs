@@ -9,7 +9,7 @@ use quarry_sys::locks::Visit;
 /// Orders that pages of the cache have: 4 to 64 KiB.
 pub(super) const ORDERS: usize = 5;
 
-/// Blocks that end their pageblocks, by order: chained by their frames' link words.
+/// Blocks that end their pageblocks, by order, chained by their frames' link words.
 pub(super) struct Aside {
     pub(super) first: CountedLock<[Pfn; ORDERS]>,
 }

@@ -27,9 +27,9 @@ use quarry_sys::report::fatal;
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache {
     tables: Late<Tables>,
-    /// Held while the tables are made.
+    /// Held while `open` builds the tables.
     build: CountedLock<()>,
-    /// The number of the slab cache of index nodes; 0 where there is none yet.
+    /// The number of the slab cache of index nodes; 0 until there is one.
     nodes: AtomicU32,
 }
 
@@ -46,11 +46,11 @@ impl PageCache {
         Self { tables: Late::new(), build: CountedLock::new(()), nodes: AtomicU32::new(0) }
     }
 
-    /// The handle for a host; makes the tables at the first call, and the slab cache of index
-    /// nodes by `make_nodes`.
+    /// Returns the handle for a host. The first call builds the tables, and creates the slab cache
+    /// of index nodes by `make_nodes`.
     ///
     /// # Errors
-    /// Where the system refuses memory for them.
+    /// If the system refuses memory for them.
     pub fn open<'a, H: Host>(
         &'a self,
         host: &'a H,
@@ -69,7 +69,7 @@ impl PageCache {
         Ok(PageCacheRef { host, tables })
     }
 
-    /// The handle for a host, if the cache has been used.
+    /// Returns the handle for a host, if the cache has been used.
     #[inline]
     pub fn opened<'a, H: Host>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })
@@ -83,13 +83,13 @@ impl PageCache {
         }
     }
 
-    /// Visits the lock of its first use; [`PageCacheRef::visit_locks`] has the others.
+    /// Visits the lock of the first use; [`PageCacheRef::visit_locks`] visits the others.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("page_cache->build", &self.build);
     }
 }
 
-/// What a page cache is made of.
+/// The parts of a page cache.
 pub(super) struct Tables {
     pub(super) options: PageCacheOptions,
     pub(super) pages: DescriptorTable,
@@ -131,8 +131,8 @@ impl Tables {
     }
 }
 
-/// A page cache and the stack that it is part of: what users of the cache have. Numbers of pages
-/// that it takes are those of pages that the caller has pinned, unless a function says otherwise.
+/// A page cache and the stack that it is part of: the handle that users of the cache have. The
+/// caller has pinned each page that it passes, unless a function says otherwise.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables,
@@ -151,7 +151,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// Where there is no memory for it, or no such group.
+    /// If there is no memory for it, or no such group.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
         let group = GroupId(options.group);
         if !self.host.groups().join(group) {
@@ -164,9 +164,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         created
     }
 
-    /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
-    /// page enters it meanwhile. Pages that are pinned are freed when their last pin goes. Returns
-    /// false where there is no such mapping.
+    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
+    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
+    /// Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
@@ -176,7 +176,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         drop(locked);
         self.truncate(mapping, 0);
         if group != GroupId::ROOT {
-            // What waits in add batches is charged to the group.
+            // Pages that wait in add batches are charged to the group.
             self.drain_batches();
         }
         if has_slack {
@@ -187,7 +187,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         true
     }
 
-    /// The word of the mapping's owner; `None` where there is no such mapping. O(1).
+    /// The word of the mapping's owner; `None` if there is no such mapping. O(1).
     pub fn owner(self, mapping: MappingId) -> Option<u64> {
         self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
     }
@@ -197,7 +197,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.mappings.live()
     }
 
-    /// Pages of a mapping (SQLite's `xPagecount`); 0 where there is no such mapping. O(1).
+    /// Pages of a mapping (SQLite's `xPagecount`); 0 if there is no such mapping. O(1).
     pub fn pages_of(self, mapping: MappingId) -> u64 {
         self.tables.mappings.get(mapping).map_or(0, |mapping| mapping.pages.load(Relaxed))
     }
@@ -205,8 +205,8 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned. Aborts with a line where the page has
-    /// [`MOST_USER_PINS`] already: who adds so many forgets to give them up.
+    /// Adds a pin to a page that the caller has pinned. Aborts with a message if the page has
+    /// [`MOST_USER_PINS`] already: the program has then forgotten to give pins up.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
@@ -248,21 +248,21 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
     }
 
-    /// Returns whether there is a page with this number, and somebody pins it beside its add batch.
-    /// O(1).
+    /// Returns whether there is a page with this number that has pins besides the one of its add
+    /// batch. O(1).
     #[inline]
     pub fn is_pinned(self, page: PageNo) -> bool {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
     }
 
-    /// Notes the task that latches a page for writing, or 0: for callers that give the latch up by
-    /// the page's number.
+    /// Records the task that latches a page for writing, or 0, for callers that give up the latch
+    /// by the page's number.
     #[inline]
     pub fn set_writer(self, page: PageNo, task: u32) {
         self.tables.pages.at(page).writer.store(task, Relaxed);
     }
 
-    /// The task that was noted last.
+    /// Returns the task that was recorded last.
     #[inline]
     pub fn writer(self, page: PageNo) -> u32 {
         self.tables.pages.at(page).writer.load(Relaxed)
@@ -280,11 +280,11 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).private.load(Relaxed)
     }
 
-    /// Changes the private word of a page. Where the mapping names a cache for such words, the word
-    /// is 0 or the address of an object of that cache, which is freed with the page.
+    /// Changes the private word of a page.
     ///
     /// # Safety
-    /// So it is, and the object is the page's alone.
+    /// If the mapping names a cache for such words, the word is 0 or the address of an object of
+    /// that cache that belongs to this page alone; the object is freed with the page.
     #[inline]
     pub unsafe fn set_private(self, page: PageNo, word: u64) {
         self.tables.pages.at(page).private.store(word, Relaxed);
@@ -293,8 +293,8 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // The cache as a whole.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Puts pages that wait in add batches on their lists, gives index nodes and descriptors back
-    /// that nobody uses. Returns the bytes of descriptors. O(slots + descriptors).
+    /// Moves pages from add batches to their lists, and gives unused index nodes and descriptors
+    /// back. Returns the bytes of descriptors that it gave back. O(slots + descriptors).
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
@@ -302,23 +302,23 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
-    /// How often what happened to pages. O(slots).
+    /// Returns how often each event has happened to pages. O(slots).
     pub fn events(self) -> EventCounts {
         self.tables.counters.sums()
     }
 
-    /// Pages on the lists of a node; those in add batches are on none. O(1).
+    /// Pages on the lists of a node, without those in add batches. O(1).
     pub fn list_sizes(self, node: NodeId) -> Sizes {
         self.tables.lru.sizes(node)
     }
 
-    /// What the lists have done so far.
+    /// The counters of the lists.
     pub fn lru_counters(self) -> LruCounters {
         self.tables.lru.counters()
     }
 
-    /// What the indexes of all mappings hold, and how many places were looked at in them so far,
-    /// those of mappings that are gone included. O(mappings).
+    /// The sums of the counts of all mappings' indexes; `visits` includes mappings that are gone.
+    /// O(mappings).
     pub fn index_counts(self) -> IndexCounts {
         let mut all = IndexCounts::default();
         for (_, mapping) in self.tables.mappings.all() {
@@ -327,8 +327,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         all
     }
 
-    /// Frames of pages that somebody pins, beside add batches, or whose mapping is unevictable.
-    /// O(descriptors).
+    /// Frames of pages that have pins besides the one of an add batch, or whose mapping is
+    /// unevictable. O(descriptors).
     pub fn pinned_frames(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {

@@ -1,4 +1,4 @@
-//! What happened to pages: counted per slot, summed when somebody asks.
+//! Events of pages, counted per slot and summed when a task reads them.
 //!
 //! Gauges are differences of counts: `nr_file_pages = added - removed`.
 
@@ -50,7 +50,7 @@ events! {
     WritebackBegun = "page_cache_writeback_begun",
     /// Frames whose writing to a backing ended.
     WritebackEnded = "nr_written",
-    /// Frames of pages that entered an index and that no reclaim may take.
+    /// Frames of pages that entered an index and that reclaim may not take.
     UnevictableAdded = "unevictable_pgs_culled",
     /// Frames of such pages that left their index.
     UnevictableRemoved = "unevictable_pgs_cleared",
@@ -62,21 +62,21 @@ events! {
     Rotated = "pgrotated",
     /// A scan found a dirty page.
     FoundDirty = "nr_vmscan_write",
-    /// A scan could not have the lock of a page's mapping.
+    /// A scan did not get the lock of a page's mapping.
     MappingBusy = "page_cache_scan_busy",
     /// A page of the inactive list that a direct reclaim looked at.
     ScannedDirect = "pgscan_direct",
-    /// The same in the background.
+    /// The same for a background scan.
     ScannedBackground = "pgscan_kswapd",
     /// A page that a direct reclaim evicted.
     StolenDirect = "pgsteal_direct",
-    /// The same in the background.
+    /// The same for a background scan.
     StolenBackground = "pgsteal_kswapd",
-    /// A page came back that had been evicted.
+    /// A page that had been evicted came back.
     Refaulted = "workingset_refault_file",
-    /// It came back so soon that it became active at once.
+    /// Such a page came back so soon that it became active at once.
     RefaultActivated = "workingset_activate_file",
-    /// It had been active when it was evicted.
+    /// Such a page had been active when it was evicted.
     Restored = "workingset_restore_file",
     /// A truncation or invalidation removed a page.
     Truncated = "page_cache_truncated",
@@ -90,7 +90,7 @@ events! {
     LruRemovals = "release_lru_removals",
     /// Blocks went to the page allocator together.
     FreeSections = "release_free_sections",
-    /// An index walk had to be done under the lock.
+    /// A lookup took the lock of the mapping.
     SlowLookups = "page_cache_slow_lookups",
     /// A request for a page found no memory.
     Full = "page_cache_full",
@@ -148,7 +148,7 @@ impl Index<Event> for EventCounts {
 }
 
 impl EventCounts {
-    /// How often `begun` happened beyond `ended`.
+    /// The count of `begun` beyond the count of `ended`.
     #[must_use]
     pub fn open(&self, begun: Event, ended: Event) -> u64 {
         self[begun].saturating_sub(self[ended])
@@ -160,7 +160,7 @@ impl EventCounts {
         self.open(Event::Added, Event::Removed)
     }
 
-    /// Frames of all pages: those that indexes name, and those that are pinned beside them.
+    /// Frames of all pages: pages in indexes, and pages that are pinned but in no index.
     #[must_use]
     pub fn in_memory(&self) -> u64 {
         self.open(Event::Taken, Event::Released)
@@ -178,7 +178,7 @@ impl EventCounts {
         self.open(Event::WritebackBegun, Event::WritebackEnded)
     }
 
-    /// Frames of pages that no reclaim may take (`nr_unevictable`).
+    /// Frames of pages that reclaim may not take (`nr_unevictable`).
     #[must_use]
     pub fn unevictable(&self) -> u64 {
         self.open(Event::UnevictableAdded, Event::UnevictableRemoved)

@@ -1,14 +1,14 @@
-//! Which mappings want more memory: refaults lately for each page that a mapping has lost.
+//! Finds the mappings that need more memory: recent refaults per page that a mapping has lost.
 //!
-//! A page at the tail of the inactive list that was not used since it came there says little of
-//! what comes next; the other pages of its mapping say more. Of a database that many now ask, lost
-//! pages come back often, and those that are still there will be asked for as often, used lately
-//! or not. So the scan looks at the *demand* of the page's mapping: its refaults, which fade, by
-//! its shadow entries. Where that is half as much again as the mean of all pages that scans find
-//! unused, the page is spared for another round. A scan spares no more pages than it is to free.
-//! Where all pages belong to one mapping there is nothing to compare, and nothing changes.
+//! A page at the tail of the inactive list that was not used since it came there tells little about
+//! its next use; the other pages of its mapping tell more. If a database has become popular, its
+//! lost pages come back often, and its cached pages will be asked for as often, recently used or
+//! not. So the scan looks at the *demand* of the page's mapping: its refaults, which fade, divided
+//! by its shadow entries. If this exceeds 1.5 times the mean over all pages that scans find unused,
+//! the page is spared for another round. A scan spares at most as many pages as it has to free. If
+//! all pages belong to one mapping there is nothing to compare, and nothing changes.
 //!
-//! Over 600,000 look-ups of SQLite in 256 databases, of which others became popular three times, a
+//! Over 600,000 look-ups of SQLite in 256 databases, whose popularity changed three times, a
 //! simulation of 56,300 pages missed 0.562 of them for each look-up, and 0.579 without this.
 //!
 //! ```text
@@ -22,27 +22,27 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// One refault, in the units of [`Demand`].
 const REFAULT: u64 = 1 << 20;
-/// Beside fewer lost pages than these a single refault would say too much.
+/// With fewer lost pages than this, a single refault would weigh too much.
 const LEAST_LOST: u64 = 32;
-/// The part of the listed pages by whose eviction refaults fade to the half.
+/// Refaults halve each time that 1/8 of the listed pages were evicted.
 const HALF_LIFE: u64 = 8;
-/// Pages over which the mean is taken, about.
+/// Number of pages over which the mean is taken, approximately.
 const MEAN_OF: u64 = 1024;
 
 fresh_zero! {
-    /// The refaults of a mapping. Tasks that change them at the same time may lose some: they are a
-    /// hint. Zero bytes are a mapping without any.
+    /// The refaults of a mapping, a hint: tasks that change them at the same time may lose some.
+    /// Zero bytes are a mapping without any.
     #[derive(Default)]
     pub(super) struct Demand {
         refaults: AtomicU64,
-        /// Evictions of all mappings when they were as many.
+        /// Evictions of all mappings at the time when `refaults` was stored.
         since: AtomicU64,
         /// Shadow entries of the mapping, counted under its lock and read without it.
         lost: AtomicU64,
     }
 }
 
-/// What all mappings have in common.
+/// Counts over all mappings.
 #[derive(Default)]
 pub(super) struct Demands {
     evictions: AtomicU64,
@@ -51,19 +51,19 @@ pub(super) struct Demands {
 }
 
 impl Demand {
-    /// Forgets what the number's last mapping has left.
+    /// Clears what the last mapping with this number has left.
     pub(super) fn reset(&self) {
         [&self.refaults, &self.since, &self.lost].iter().for_each(|it| it.store(0, Relaxed));
     }
 
-    /// Notes how many shadow entries there are now.
+    /// Stores the current number of shadow entries.
     #[inline]
     pub(super) fn publish(&self, lost: u64) {
         self.lost.store(lost, Relaxed);
     }
 
-    /// The refaults as they are after so many evictions: halved after each half-life, and in
-    /// between on the line from one half to the next, which `2^-x` leaves by 6 %.
+    /// The refaults after `evictions` evictions: halved after each half-life, and in between on the
+    /// line from one half to the next, which differs from `2^-x` by up to 6 %.
     fn faded(&self, evictions: u64, listed: u64) -> u64 {
         let passed = evictions.saturating_sub(self.since.load(Relaxed));
         let half_life = (listed / HALF_LIFE).max(1);
@@ -75,12 +75,12 @@ impl Demand {
 }
 
 impl Demands {
-    /// Notes that pages were evicted. O(1).
+    /// Counts evicted pages. O(1).
     pub(super) fn evicted(&self, pages: u64) {
         self.evictions.fetch_add(pages, Relaxed);
     }
 
-    /// Notes that a page of a mapping came back; `listed` pages are on all lists. O(1).
+    /// Counts the return of a page of a mapping; `listed` pages are on all lists. O(1).
     pub(super) fn refaulted(&self, of: &Demand, listed: u64) {
         let evictions = self.evictions.load(Relaxed);
         let refaults = of.faded(evictions, listed);

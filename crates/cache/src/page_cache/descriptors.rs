@@ -1,9 +1,9 @@
-//! The numbers of pages that are free: who hands out descriptors, and takes them back.
+//! The free page numbers: hands out descriptors, and takes them back.
 //!
-//! Each slot has a stack of numbers; batches move between it and the depot. The depot knows free
-//! numbers as bits, 64 to a word, which are the descriptors of 4 KiB. It hands out the lowest ones,
-//! so that cached pages have their descriptors together, and whole pages of free descriptors go
-//! back to the system: a free descriptor is all zero, and so is one that was purged.
+//! Each slot has a stack of numbers; batches move between it and the depot. The depot keeps free
+//! numbers as bits, 64 to a word; 64 descriptors fill 4 KiB. It hands out the lowest numbers, so
+//! that cached pages have their descriptors together, and whole pages of free descriptors go back
+//! to the system: a free descriptor is all zero, and so is one that was purged.
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
@@ -16,13 +16,13 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers that move together: as many as a scan takes.
+/// Numbers that move together: as many as one scan frees.
 const BATCH: usize = 32;
-/// Numbers that a slot holds.
+/// Numbers that a slot can hold.
 const ROOM: usize = 2 * BATCH;
 /// Descriptors whose free bits share a word; they fill 4 KiB.
 const GROUP: usize = 64;
-/// Groups that are mapped together: 1 MiB of addresses; they take memory when they are used.
+/// Groups that are mapped together: 1 MiB of addresses, which take memory when they are used.
 const STEP: usize = 256;
 
 fresh_zero! {
@@ -32,7 +32,7 @@ fresh_zero! {
         numbers: [u32; ROOM],
     }
 
-    /// Which of 64 descriptors are free, and whether they may hold memory.
+    /// The free ones of 64 descriptors, as bits, and a flag that they may hold memory.
     struct Group {
         free: AtomicU64,
         is_touched: AtomicU64,
@@ -68,8 +68,8 @@ impl FreePages {
         })
     }
 
-    /// Takes a free number; `None` where the table is full or the system refuses. O(1), but where a
-    /// slot is refilled.
+    /// Takes a free number; `None` if the table is full or the system refuses memory. O(1), except
+    /// where a slot is refilled.
     pub(super) fn take(
         &self,
         slot: SlotIndex,
@@ -83,7 +83,7 @@ impl FreePages {
         };
         if own.count == 0 {
             let taken = self.refill(&mut batch, pages, metadata);
-            // The lowest number leaves first.
+            // The stack pops the lowest number first.
             for (place, number) in own.numbers.iter_mut().zip(batch[..taken].iter().rev()) {
                 *place = *number;
             }
@@ -93,14 +93,14 @@ impl FreePages {
         Some(PageNo(own.numbers[own.count as usize]))
     }
 
-    /// Takes free numbers back, whose descriptors are all zero again. O(numbers).
+    /// Takes back free numbers, whose descriptors are all zero again. O(numbers).
     pub(super) fn put(&self, slot: SlotIndex, numbers: &[PageNo]) {
         let Some(mut own) = self.slots.at(slot.index()).try_lock() else {
             return self.flush(numbers.iter().map(|page| page.0));
         };
         for page in numbers {
             if own.count as usize == ROOM {
-                // Those that came first have been unused for longest.
+                // The numbers at the bottom have been unused for longest.
                 self.flush(own.numbers[..BATCH].iter().copied());
                 own.numbers.copy_within(BATCH.., 0);
                 own.count -= BATCH as u32;
@@ -163,8 +163,8 @@ impl FreePages {
         }
     }
 
-    /// Empties the stacks of all slots, and gives the memory of descriptors back that fill pages of
-    /// the system and are all free. Returns the bytes. O(slots + groups).
+    /// Empties the stacks of all slots, and gives back system pages in which all descriptors are
+    /// free. Returns the bytes that it gave back. O(slots + groups).
     pub(super) fn trim(&self, pages: &DescriptorTable, metadata: &Metadata) -> usize {
         for slot in 0..self.slots.len() {
             let mut own = self.slots.at(slot).lock();
@@ -199,7 +199,7 @@ impl FreePages {
         visit("page_cache->depot", &self.depot);
     }
 
-    /// Checks the equation, where `in_use` descriptors are. O(descriptors).
+    /// Checks the equation; `in_use` is the number of descriptors in use. O(descriptors).
     pub(super) fn validate(&self, pages: &DescriptorTable, in_use: usize) -> Result<(), Broken> {
         let check = Check::of("free descriptors");
         let (mut free, mut touched) = (0, 0);

@@ -1,8 +1,8 @@
-//! Dirty pages, and those that are being written. The state word says what a page is; the tags of
-//! the index follow it under the lock of the mapping, so that writeback finds pages in order.
+//! Dirty pages, and pages that are being written. The state word is authoritative; the tags of the
+//! index follow it under the lock of the mapping, so that writeback finds pages in order.
 //!
-//! Equations, while nobody is at work: a page has the tag `Dirty` iff it is live and `DIRTY`, and
-//! the tag `Writeback` iff it is live and in `WRITEBACK`.
+//! Equations, while no task changes a page: a page has the tag `Dirty` iff it is live and `DIRTY`,
+//! and the tag `Writeback` iff it is live and in `WRITEBACK`.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -13,7 +13,7 @@ use crate::lru::{PageNo, State};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Locks the mapping of a page that the caller pins; `None` where it has left its mapping.
+    /// Locks the mapping of a page that the caller pins; `None` if the page has left its mapping.
     pub(super) fn lock_of(self, page: PageNo) -> Option<(LockedMapping<'a>, u64)> {
         let tables = self.tables;
         let descriptor = tables.pages.at(page);
@@ -26,8 +26,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch, or
-    /// sees to it in another way that nobody begins to write it at the same time. Returns whether
-    /// it was clean.
+    /// ensures in another way that no other task begins to write it at the same time. Returns
+    /// whether the page was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -39,7 +39,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[inline(never)]
     fn mark_dirty_slow(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        // Under the lock, so that a removal counts what it finds.
+        // Under the lock, so that a task that removes the page counts the flag that it finds.
         if self.tables.pages.at(page).state.set(State::DIRTY).has(State::DIRTY) {
             return false;
         }
@@ -55,7 +55,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         self.tagged(mapping, from, Tag::Dirty, out)
     }
 
-    /// The same of pages that are being written.
+    /// Like [`dirty_pages`](Self::dirty_pages), for pages that are being written.
     pub fn pages_in_writeback(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
         self.tagged(mapping, from, Tag::Writeback, out)
     }
@@ -75,9 +75,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Begins to write a dirty page: it counts as clean, and as being written. Returns false where
-    /// it is clean, gone, or being written already. The caller pins and latches it, and ends with
-    /// [`end_writeback`](Self::end_writeback); it may give the latch up before.
+    /// Begins to write a dirty page: the page counts as clean, and as being written. Returns false
+    /// if it is clean, gone, or being written already. The caller pins and latches it, and ends
+    /// with [`end_writeback`](Self::end_writeback); it may give up the latch before that.
     pub fn begin_writeback(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let state = &self.tables.pages.at(page).state;
@@ -85,7 +85,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if !now.has(State::DIRTY) || now.has(State::WRITEBACK) {
             return false;
         }
-        // The caller's latch keeps others from changing the bytes; only it begins to write.
+        // The caller's latch keeps the bytes unchanged; only its holder begins to write.
         state.set(State::WRITEBACK);
         state.clear(State::DIRTY | State::ERROR);
         locked.tree.clear_tag(index, Tag::Dirty);
@@ -96,7 +96,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Ends the writing of a page; where it `failed` the page is dirty again and has `ERROR`. The
+    /// Ends the writing of a page; if it `failed`, the page is dirty again and has `ERROR`. The
     /// caller pins it.
     pub fn end_writeback(self, page: PageNo, failed: bool) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());

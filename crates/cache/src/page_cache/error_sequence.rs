@@ -1,13 +1,13 @@
-//! Errors of writeback, so that everyone who flushes learns of each error once (`lib/errseq.c`,
-//! Linux 4.13).
+//! Errors of writeback, so that each flusher learns of each error once (`lib/errseq.c`, Linux
+//! 4.13).
 //!
 //! ```text
 //! | count : 19 | seen : 1 | errno : 12 |
 //! ```
 //!
-//! An error that nobody has seen is replaced by the next one; one that somebody has seen makes the
-//! next one count. So a flusher that compares the word with the one that it saw last finds out
-//! whether anything failed since, and a new flusher still learns of what nobody has seen.
+//! An error that no flusher has seen is replaced by the next one; after a seen error the next one
+//! increments the count. So a flusher finds errors since its last look by comparing the word with
+//! the one that it saw last, and a new flusher still learns of an error that no flusher has seen.
 
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
@@ -21,7 +21,7 @@ pub struct ErrorSequence {
     word: AtomicU32,
 }
 
-/// The point up to which a flusher knows of errors.
+/// The point up to which a flusher knows the errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCursor(u32);
 
@@ -46,20 +46,20 @@ impl ErrorSequence {
         }
     }
 
-    /// A cursor for a new flusher, who is told of an error that nobody has been told of.
+    /// A cursor for a new flusher, which will learn of an error that no flusher has seen.
     #[must_use]
     pub fn cursor(&self) -> ErrorCursor {
         let now = self.word.load(Ordering::Acquire);
         ErrorCursor(if now & SEEN == 0 { 0 } else { now })
     }
 
-    /// The last error since the cursor, which moves to it. O(1).
+    /// Returns the last error since the cursor, and moves the cursor to it. O(1).
     pub fn advance(&self, cursor: &mut ErrorCursor) -> Option<i32> {
         let now = self.word.load(Ordering::Acquire);
         if now == cursor.0 {
             return None;
         }
-        // Where another error comes in between, it is the one that is reported.
+        // If another task records an error in between, this reports that one.
         let before = self.word.fetch_or(SEEN, Ordering::AcqRel);
         cursor.0 = before | SEEN;
         Some((before & ERRNO) as i32)

@@ -1,4 +1,4 @@
-//! New pages: one task fills a page, others wait until it is up to date.
+//! New pages: one task fills a page; other tasks wait until it is up to date.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -14,15 +14,15 @@ use quarry_mm::pcp::PageRequest;
 use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 2 MiB of pages. So
-/// what is not filled yet is never more than what is.
+/// From this many descriptors on (2 MiB of pages), fresh pageblocks of cached pages become huge
+/// pages. So the part that is not filled yet is never larger than the part that is.
 const HUGE_FROM_PAGES: usize = 512;
 
-/// What a look at an index came to.
+/// Result of an insertion.
 enum Inserted {
-    /// The page is there now; a page had been evicted from this place, with this shadow entry.
+    /// The page was inserted; a page had been evicted from this index, with this shadow entry.
     New(Option<u64>),
-    /// Another one was there, and is pinned now.
+    /// Another page was there, and is pinned now.
     Other(PageNo, State),
 }
 
@@ -30,8 +30,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// Where no page can be had, or no index reaches so far (2^52); or the code of the fill that
-    /// the caller has waited for.
+    /// If no page is available, or `index` is 2^52 or more; or the code of the fill that the caller
+    /// has waited for.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -56,7 +56,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Where walks need the lock anyway, a page that is there costs no new one.
+        // Looks first, because a hit should not cost a new page where walks need the lock anyway.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -74,7 +74,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Pins the page at `index` if it is there; waits where another task fills it.
+    /// Pins the page at `index` if it is cached; waits while another task fills it.
     ///
     /// # Errors
     /// The code of that fill.
@@ -83,8 +83,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         Ok(self.wait_for_fill(page, state)?.map(Slot::page))
     }
 
-    /// Waits until a pinned page is up to date; `None` where it was truncated meanwhile. Without a
-    /// page the caller's pin has ended.
+    /// Waits until a pinned page is up to date; returns `None` if it was truncated while the caller
+    /// waited. On `None` and on an error the caller's pin has ended.
     fn wait_for_fill(self, page: PageNo, state: State) -> Result<Option<Slot>, ReadError> {
         let descriptor = self.tables.pages.at(page);
         let is_filling = |now: State| now.has(State::EXCLUSIVE) && !now.has(State::UPTODATE);
@@ -106,7 +106,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, filled by `fill` if it is new: one task fills, others wait.
     ///
     /// # Errors
-    /// Where no page can be had, or the fill has failed, with its code.
+    /// If no page is available, or the fill has failed, with its code.
     pub fn read(
         self,
         mapping: MappingId,
@@ -129,8 +129,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Ends the fill of a new page: it is up to date, and those who wait go on. The caller keeps
-    /// its pin.
+    /// Ends the fill of a new page: the page is up to date, and tasks that wait for it go on. The
+    /// caller keeps its pin.
     pub fn fill_done(self, page: PageNo) {
         let kib = self.bytes(page) as u64 >> 10;
         self.tables.counters.add(self.host.slot(), Event::PagedIn, kib);
@@ -138,8 +138,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.waits.wake(page, before);
     }
 
-    /// Ends the fill of a new page, which failed: it leaves the index, those who wait get the code,
-    /// and the caller's pin ends.
+    /// Ends the fill of a new page, which failed: the page leaves the index, tasks that wait get
+    /// the code, and the caller's pin ends.
     pub fn fill_failed(self, page: PageNo, code: i32) {
         let descriptor = self.tables.pages.at(page);
         descriptor.error.store(code as u32, Relaxed);
@@ -149,8 +149,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.leave(page);
     }
 
-    /// Puts a new page, pinned and with the `flags`, in the place `index` of a mapping, and on its
-    /// list. Returns it; or the page that is there already, pinned, with its state.
+    /// Inserts a new page, pinned and with the `flags`, at `index` of a mapping, and puts it on its
+    /// list. Returns the new page; or the page that is there already, pinned, with its state.
     pub(super) fn insert_new(
         self,
         id: MappingId,
@@ -190,7 +190,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Lets go of a page that never came into an index. A walk that is late may have it pinned.
+    /// Gives up a page that never entered an index. A walk that is late may have pinned it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);
@@ -228,7 +228,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Takes nodes for an index; may reclaim once for them, without any lock.
+    /// Takes nodes for an index; may reclaim once for them. The caller holds no lock.
     pub(super) fn fill_preload(
         self,
         preload: &mut Preload<'_, H>,
@@ -239,7 +239,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
     }
 
-    /// Puts a page that has come into an index on its list, and counts it.
+    /// Puts a page that has entered an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
         let frames = u64::from(mapping.order().frames());
@@ -260,7 +260,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sizes = tables.lru.sizes(evicted.node);
         let refault = clock.refault(tables.buckets, evicted, sizes.active);
         if evicted.group == GroupId::ROOT.0 {
-            // Who has a limit of his own evicts by another order.
+            // A group with a limit evicts in another order than the lists.
             let balance = tables.balances.at(usize::from(evicted.node.0));
             balance.note_refault(sizes, refault.distance, refault.workingset);
             tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);
@@ -278,10 +278,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         true
     }
 
-    /// A page with memory, which nobody knows; its state is still 0.
+    /// Allocates a page, which no other task knows; its state is still 0.
     ///
-    /// No lock is held: the number of the mapping may become that of another one meanwhile, of
-    /// another group and order. So the page is described by what was read once.
+    /// The caller holds no lock, so the number of the mapping may become the number of another one
+    /// with another group and order while this runs. So this reads group and order once.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;
@@ -297,7 +297,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Charges a page to its group; at the limit of the group after one reclaim of the group.
+    /// Charges a page to its group; at the limit, reclaims from the group once and tries again.
     fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
         let groups = self.host.groups();
         if groups.charge(group, frames) {

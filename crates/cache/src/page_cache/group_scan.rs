@@ -1,11 +1,11 @@
 //! Reclaim from one group: a clock goes over the pages of its mappings in the order of their
-//! indexes, and no page of another group is touched.
+//! indexes, and touches no page of another group.
 //!
-//! The kernel has a pair of LRU lists for each group. Here the lists are those of a node, for all
-//! groups together: a scan for one group would have to look at the pages of all others, and move
-//! them. The clock is Corbato's (1968): a page that was used since the hand last came by keeps its
-//! place for another round, without its mark; one that was not is evicted. A round that has met
-//! many used pages goes on without that difference, so that it is bounded and frees something.
+//! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
+//! all groups: a scan for one group would have to look at the pages of all others, and move them.
+//! The clock is Corbato's (1968): a page that was used since the hand last came by stays for
+//! another round, without its mark; an unused page is evicted. A round that has met many used pages
+//! stops making this difference, so that it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -23,7 +23,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
-/// What a look at one page came to.
+/// Result of a look at one page.
 enum Found {
     Evicted(PageNo),
     Used,
@@ -37,22 +37,22 @@ struct Round {
     done: Scanned,
     /// Frames of pages that were evicted.
     frames: u64,
-    /// Used pages that it has met.
+    /// Used pages that the round has met.
     used: u64,
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Evicts pages of a group that are clean and unused, by the rule of the clock; takes locks of
-    /// mappings only where they are free. O(pages looked at + mappings).
+    /// Evicts clean and unused pages of a group, by the rule of the clock; takes locks of mappings
+    /// only by `try_lock`. O(pages looked at + mappings).
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
-        // Pages that wait in an add batch are pinned by it.
+        // An add batch pins the pages that wait in it.
         self.drain_slot();
         let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         self.go_round(request, &mut round);
         if round.done.freed == 0 {
-            // A group may be no larger than what waits in the batches of other CPUs.
+            // All pages of a small group may wait in the batches of other CPUs.
             self.drain_batches();
             let most_scanned = request.most_scanned.saturating_mul(2);
             self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
@@ -61,12 +61,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         round.done
     }
 
-    /// Goes around the clock once, or until the request has what it wants.
+    /// Moves the hand around the clock once, or until the request has what it wants.
     fn go_round(self, request: &ScanRequest, round: &mut Round) {
         let group = self.host.groups().at(round.group);
         let (mut number, mut index) = group.hand();
         let end = self.tables.mappings.numbers();
-        // Once around, and the first mapping a second time: the hand stood in its middle.
+        // Once around, and the first mapping a second time: the hand was in the middle of it.
         for _ in 0..=end {
             let mapping = self.tables.mappings.numbered(number);
             let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
@@ -84,10 +84,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         group.set_hand(number, index);
     }
 
-    /// A reclaim for a request that has met the limit of its group: at most 32 pages and 200 us.
+    /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // No clock that could be read without the kernel.
+            // The clock cannot be read without the kernel.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -99,15 +99,15 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    /// Looks at up to 14 pages of a mapping from `from` on, until `most` have been freed; returns
-    /// where to go on, `None` where there is no more or the mapping is locked.
+    /// Looks at up to 14 pages of a mapping from `from` on, until `most` have been freed. Returns
+    /// the next index, or `None` if there are no more pages or the mapping is locked.
     fn look_at(self, mapping: &Mapping, from: u64, most: usize, round: &mut Round) -> Option<u64> {
         let tables = self.tables;
         let Some(mut tree) = mapping.index.try_lock(&tables.nodes) else {
             tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
             return None;
         };
-        // Its number may have become another mapping's.
+        // The number may belong to another mapping by now.
         if mapping.group() != round.group.0 {
             return None;
         }
@@ -139,7 +139,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Decides on a page that an index names, under the lock of that.
+    /// Decides on a page that an index names; the caller holds the lock of the index.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();
@@ -167,7 +167,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         Found::Busy
     }
 
-    /// The shadow entry of a page that was evicted a moment ago.
+    /// The shadow entry of a page that was just evicted.
     fn shadow_of(self, page: PageNo) -> u64 {
         let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
         let node = NodeId(descriptor.node.load(Relaxed));
@@ -191,7 +191,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         counters.add(slot, Event::Removed, round.frames);
     }
 
-    /// Puts pages that wait in the running CPU's add batch on their lists.
+    /// Moves pages from the running CPU's add batch to their lists.
     fn drain_slot(self) {
         let mut releases = self.releases();
         let slot = self.host.slot();

@@ -1,11 +1,10 @@
-//! Holding pages: one pin however often its owner asks for the page, for owners that do not count
-//! (SQLite's `xFetch` and `xUnpin`).
+//! Holding pages: a page has one pin however often its owner asks for it, for owners that do not
+//! count requests (SQLite's `xFetch` and `xUnpin`).
 //!
-//! One task at a time asks for the pages of a mapping and gives them up; only it truncates the
-//! mapping, and discards and moves pages of it. So only it writes `held`, by plain stores, and sets
-//! it once the page is pinned and its key is known to be right. A held page of the mapping has the
-//! pin as well, and a repeated request writes nothing. A hit is one atomic operation, and so is its
-//! end.
+//! One task at a time asks for pages of a mapping and gives them up; only this task truncates the
+//! mapping, and discards and moves its pages. So only this task writes `held`, by plain stores, and
+//! sets it once the page is pinned and its key was checked. A held page of the mapping keeps its
+//! pin, so a repeated request writes nothing. A hit is one atomic operation, and so is its end.
 
 use super::cache::PageCacheRef;
 use super::host::Host;
@@ -15,17 +14,18 @@ use crate::lru::{Descriptor, PageNo, State};
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Lines of a private object that are brought near: the record's 48 bytes, 80 of a `PgHdr`, and the
+/// Lines of a private object that are prefetched: the record's 48 bytes, 80 of a `PgHdr`, and the
 /// first half of a `MemPage` of SQLite. (A fifth line was no faster.)
 const PREFETCHED: usize = 4;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
-    /// only a page that is there; else a new one, which is up to date at once, is not latched, and
-    /// whose private word is 0. One task at a time holds pages of a mapping, and nobody fills them.
+    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort,
+    /// returns a cached page only; with one, also makes a new page, which is up to date at once,
+    /// not latched, and has the private word 0. One task at a time holds pages of a mapping, and no
+    /// task fills them.
     ///
     /// # Errors
-    /// Where no page can be had.
+    /// If no page is available.
     #[inline]
     pub fn hold(
         self,
@@ -39,7 +39,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is.
+    /// Like [`hold`](Self::hold), but takes no lock: may return `None` for a page that is cached.
     /// O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
@@ -57,14 +57,14 @@ impl<H: Host> PageCacheRef<'_, H> {
         if !self.pin_as(page, found, mapping, index) {
             return None;
         }
-        // This task has seen that it does not hold the page.
+        // Only this task changes `held`, and it has just seen that the page is not held.
         descriptor.set_held(true);
         Some(page)
     }
 
-    /// Brings near what the owner of a page reads next: the page's head, and the object in its
-    /// private word. Loads behind the atomic operation that pins the page wait for it; these do
-    /// not.
+    /// Prefetches what the owner of a page reads next: the page's head, and the object in its
+    /// private word. Later loads would wait for the atomic operation that pins the page; prefetches
+    /// before it do not.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;
@@ -72,7 +72,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         prefetch(self.host.pages().arena().address(descriptor.pfn()).as_ptr());
     }
 
-    /// Makes the caller's pin that of the holding, or gives it up where the page is held already.
+    /// Makes the caller's pin the pin of the holding, or gives it up if the page is held already.
     #[inline]
     fn keep_one_pin(self, page: PageNo) {
         let descriptor = self.tables.pages.at(page);
@@ -112,9 +112,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Ends the holding of a page; with `discard` it leaves the mapping as well. Does nothing where
-    /// a truncation has ended it, and the caller has a pin beside it: without one the page may be
-    /// another one by then.
+    /// Ends the holding of a page; with `discard`, the page leaves the mapping as well. Does
+    /// nothing if a truncation has ended the holding; the caller must then have a second pin,
+    /// because a page without pins may be in use as another page.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {
@@ -125,8 +125,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Ends the holding of a page. Returns whether that was the last pin of a page that no mapping
-    /// has: the caller owns it then, and passes it to [`release_last`](Self::release_last).
+    /// Ends the holding of a page. Returns whether this was the last pin of a page in no mapping:
+    /// then the caller owns the page, for [`release_last`](Self::release_last).
     #[inline]
     #[must_use]
     pub fn unhold_last(self, page: PageNo) -> bool {
@@ -146,7 +146,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[cold]
     #[inline(never)]
     fn discard_held(self, page: PageNo) {
-        // The pin of the holding keeps the page until its removal has ended it.
+        // Removal takes the pin of the holding; this pin keeps the page until `unpin`.
         self.pin_again(page);
         self.remove_waiting(page);
         self.unpin(page);

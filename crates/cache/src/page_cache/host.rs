@@ -1,4 +1,4 @@
-//! What the page cache asks of the stack that it is part of.
+//! The parts of the stack that the page cache uses.
 
 use quarry_mm::frame::{Metadata, NodeId};
 use quarry_mm::pcp::{PageAllocator, PagePolicy};
@@ -6,18 +6,18 @@ use quarry_mm::slab::CacheId;
 use quarry_mm::zone::Groups;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
-/// The layers below the page cache, with the slab policy and the slots behind them.
+/// The layers below the page cache, with the slab policy and its slots.
 pub trait Host: NodeHost {
     /// The policy of the lists in front of the zones.
     type Pages: PagePolicy;
 
-    /// Where pages come from.
+    /// The page allocator that pages come from.
     fn pages(&self) -> &PageAllocator<Self::Pages>;
 
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;
 
-    /// Memory for descriptors, and their account.
+    /// The allocator of descriptors, and their account.
     fn metadata(&self) -> &Metadata;
 
     /// Number of slots.
@@ -26,21 +26,21 @@ pub trait Host: NodeHost {
     /// The groups that pages are charged to.
     fn groups(&self) -> &Groups;
 
-    /// Gives back the objects that went with pages: those in their private words.
+    /// Frees the objects in the private words of pages that were freed.
     ///
     /// # Safety
-    /// All were allocated from this cache, differ, and nobody uses them any more.
+    /// All objects were allocated from this cache, are distinct, and are not used any more.
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
 
-    /// Makes room for `frames` frames, or for an index node where they are 0, because a request
-    /// found none, and attempts it again while what was freed is its own. Returns whether it was
-    /// served. No lock of the page cache is held.
+    /// Makes room for `frames` frames, or for an index node if `frames` is 0, because a request
+    /// found none, and calls `attempt` again while no other task can take what was freed. Returns
+    /// whether an attempt succeeded. The caller holds no lock of the page cache.
     fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 
-/// Where the nodes of indexes come from, and who walks them.
+/// Allocates and frees the nodes of indexes, and walks them.
 pub trait NodeHost {
-    /// Takes an index node from its slab cache: 576 bytes aligned to 64, whatever they hold.
+    /// Takes an index node from its slab cache: 576 bytes of any content, aligned to 64.
     fn alloc_node(&self) -> Option<Object>;
 
     /// The node of the memory that an index node lies in.
@@ -51,20 +51,20 @@ pub trait NodeHost {
     /// Gives index nodes back.
     ///
     /// # Safety
-    /// They came from [`alloc_node`](Self::alloc_node), and no reader can reach them any more.
+    /// The nodes came from [`alloc_node`](Self::alloc_node), and no reader can reach them any more.
     unsafe fn free_nodes(&self, nodes: &[Object]);
 
     /// Restarts every sequence that runs at the moment, so that no walk of an index that began
-    /// before is still under way. Returns false where the calling thread may not, or the system
-    /// cannot.
+    /// before is still under way. Returns false if the calling thread may not do this, or the
+    /// system cannot.
     fn wait_for_walks(&self) -> bool;
 
-    /// The leaf at `index` of a tree of words, by one sequence of loads: see
-    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 where there is none, and where
-    /// the thread has no sequences.
+    /// Returns the leaf at `index` of a tree of words, by one sequence of loads: see
+    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 if there is none, or if the
+    /// thread has no sequences.
     ///
     /// # Safety
-    /// As there, with [`wait_for_walks`](Self::wait_for_walks).
+    /// Same as there, with [`wait_for_walks`](Self::wait_for_walks).
     unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
         0
     }

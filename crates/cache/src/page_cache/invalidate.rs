@@ -1,4 +1,4 @@
-//! Invalidation: pages of a range leave their mapping where nobody uses them.
+//! Invalidation: unused pages of a range leave their mapping.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -10,8 +10,8 @@ use crate::lru::{PageNo, State};
 use core::ops::Range;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Drops pages of a range that nobody pins, latches or writes; shadow entries go too. Waits for
-    /// nothing. O(pages); the lock of the mapping is held for 14 at a time.
+    /// Drops pages of a range that no task pins, latches or writes, and shadow entries. Waits for
+    /// nothing. O(pages); holds the lock of the mapping for 14 at a time.
     pub fn invalidate(
         self,
         mapping: MappingId,
@@ -21,7 +21,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         if range.is_empty() {
             return Invalidated::default();
         }
-        // Pages that wait in add batches are pinned by these.
+        // Add batches pin the pages that wait in them.
         self.drain_batches();
         let mut done = Invalidated::default();
         let mut next = Some(range.start);
@@ -35,7 +35,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         done
     }
 
-    /// Puts pages that wait in the add batches of all CPUs on their lists.
+    /// Moves pages from the add batches of all CPUs to their lists.
     pub(super) fn drain_batches(self) {
         let mut releases = self.releases();
         self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));

@@ -1,4 +1,4 @@
-//! Latches: who reads and writes the bytes of a page, and waiting for that.
+//! Latches, which order the tasks that read and write the bytes of a page, and waiting for them.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -6,14 +6,14 @@ use super::host::Host;
 use crate::lru::{PageNo, State};
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Takes the latch of a page for reading, if nobody writes. The caller pins the page.
+    /// Takes the latch of a page for reading, if no task writes it. The caller pins the page.
     #[inline]
     pub fn try_latch_shared(self, page: PageNo) -> bool {
         self.tables.pages.at(page).state.try_latch_shared()
     }
 
-    /// Takes the latch of a page for reading; waits while somebody writes. The caller pins the
-    /// page.
+    /// Takes the latch of a page for reading; waits while another task writes the page. The caller
+    /// pins the page.
     #[inline]
     pub fn latch_shared(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE);
@@ -32,14 +32,14 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Takes the latch of a page for writing, if nobody has it. The caller pins the page.
+    /// Takes the latch of a page for writing, if no task has it. The caller pins the page.
     #[inline]
     pub fn try_latch_exclusive(self, page: PageNo) -> bool {
         self.tables.pages.at(page).state.try_latch_exclusive()
     }
 
-    /// Takes the latch of a page for writing; waits while anybody has it. The caller pins the page,
-    /// and has no latch of it.
+    /// Takes the latch of a page for writing; waits while another task has it. The caller pins the
+    /// page, and does not have its latch.
     #[inline]
     pub fn latch_exclusive(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE) || now.shared() > 0;
@@ -48,25 +48,25 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives the latch up after writing, and counts a version.
+    /// Gives the latch up after writing, and increments the version.
     #[inline]
     pub fn unlatch_exclusive(self, page: PageNo) {
         let before = self.tables.pages.at(page).state.unlatch_exclusive(0);
         self.tables.waits.wake(page, before);
     }
 
-    /// The version of a page that nobody writes at the moment: for optimistic reads by a caller
-    /// that pins it. The version wraps after 65,536 writes.
+    /// The version of a page, or `None` while a task writes it: for optimistic reads by a caller
+    /// that pins the page. The version wraps after 65,536 writes.
     #[inline]
     pub fn version(self, page: PageNo) -> Option<u16> {
         let now = self.state(page);
         (!now.has(State::EXCLUSIVE)).then_some((now.0 >> State::VERSION.trailing_zeros()) as u16)
     }
 
-    /// Returns whether nobody has written the page since it had this version.
+    /// Returns whether no task has written the page since it had this version.
     #[inline]
     pub fn is_version(self, page: PageNo, version: u16) -> bool {
-        // What was read before stays before this look.
+        // Keeps the caller's earlier reads of the bytes before this load of the version.
         quarry_sys::primitive::fence(quarry_sys::primitive::Ordering::Acquire);
         self.version(page) == Some(version)
     }

@@ -1,5 +1,5 @@
-//! Single pages that leave their mapping: removal, discard, and the page that makes way for
-//! another one's new index.
+//! Single pages that leave their mapping: by removal, by discard, and to make way for a page that
+//! gets their index.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -11,8 +11,8 @@ use crate::lru::{PageNo, State};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Counts a page, which the caller pins or owns, that was taken out of its index; `before` is
-    /// its state then.
+    /// Counts a page that was taken out of its index; `before` is its state before that. The caller
+    /// pins or owns the page.
     pub(super) fn note_removed(self, page: PageNo, before: State) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let frames = self.frames(page);
@@ -25,15 +25,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives the latch and the pin of a page up that was taken out, and releases it if that was the
-    /// last pin.
+    /// Gives up latch and pin of a page that was taken out of its index; releases the page if this
+    /// was the last pin.
     pub(super) fn leave(self, page: PageNo) {
         if self.leave_to(page) {
             self.release_one(page);
         }
     }
 
-    /// As [`leave`](Self::leave); returns whether the caller is to release the page.
+    /// Like [`leave`](Self::leave), but returns whether the caller must release the page.
     #[inline]
     pub(super) fn leave_to(self, page: PageNo) -> bool {
         let before = self.tables.pages.at(page).state.leave();
@@ -44,8 +44,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         is_last
     }
 
-    /// Takes a page, which the caller pins and latches for writing, out of its index; it keeps pin
-    /// and latch. Returns whether the page was in an index.
+    /// Takes a page, which the caller pins and latches for writing, out of its index; the caller
+    /// keeps pin and latch. Returns whether the page was in an index.
     pub(super) fn remove_latched(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let Ok(before) = self.tables.pages.at(page).take_out(0, 0) else { return false };
@@ -66,8 +66,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         was_there
     }
 
-    /// Drops the page at an index whatever it holds; one that is pinned is freed when its last pin
-    /// goes. Returns whether there was one. Waits for its latch and for writeback.
+    /// Drops the page at an index, dirty or not; a pinned page is freed with its last pin. Returns
+    /// whether there was one. Waits for its latch and for writeback.
     pub fn discard(self, mapping: MappingId, index: u64) -> bool {
         let Some((page, _)) = self.pin_locked(mapping, index) else { return false };
         let was_there = self.remove_waiting(page);
@@ -76,10 +76,10 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Gives a page that the caller pins another index, and discards the page that was there. The
-    /// caller sees to it that nobody else changes the key of the page at the same time.
+    /// caller ensures that no other task changes the key of the page at the same time.
     ///
     /// # Errors
-    /// Where the page keeps its index.
+    /// The reason why the page keeps its index.
     pub fn rekey(self, page: PageNo, new: u64) -> Result<(), RekeyError> {
         if new >= INDEX_LIMIT {
             return Err(RekeyError::Full);
@@ -114,12 +114,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Puts a page in a second place of its index. Returns the page that was there, taken out,
-    /// latched and pinned, with its state before.
+    /// Puts a page at a second place of its index. Returns the page that was there, if any: taken
+    /// out, latched and pinned, with its state before that.
     ///
     /// # Errors
-    /// The nodes that are missing; or none of them, where the page that is there is latched or
-    /// being written.
+    /// The number of missing nodes; or `None`, if the page that is there is latched or being
+    /// written.
     fn enter(
         self,
         locked: &mut LockedMapping<'_>,
@@ -140,7 +140,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Makes the tags and the key of a page those of its new place.
+    /// Gives a page the tags and the key of its new place.
     fn retag(self, locked: &mut LockedMapping<'_>, page: PageNo, new: u64) {
         let descriptor = self.tables.pages.at(page);
         let state = descriptor.state.load();

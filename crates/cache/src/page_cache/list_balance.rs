@@ -1,19 +1,19 @@
-//! How long the inactive list of a node is to be beside the active one.
+//! The target length of a node's inactive list, relative to its active list.
 //!
-//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only: up to
-//! 1 GiB both lists are alike, and of more the active one gets the larger part. That keeps pages
-//! which were once used often, also after the program has turned to others. So the rule is only
-//! where a node begins, and refaults move it, as the hits of ghost lists move the target of ARC
-//! (Megiddo and Modha, 2003):
+//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only: up to 1
+//! GiB both lists are equal, and above that the active list gets the larger part. That keeps pages
+//! that were used often long ago, even after the program has turned to others. So here the rule is
+//! only the starting point of a node, and refaults move the target, as the hits of ghost lists move
+//! the target of ARC (Megiddo and Modha, 2003):
 //!
-//! * a page that was evicted before it was ever active comes back: with more inactive pages it
-//!   would have stayed, so there is to be one more;
-//! * a page that was active before it was evicted comes back: there is to be one less.
+//! * a page that was evicted before it was ever active comes back: a longer inactive list would
+//!   have kept it, so the target grows by one page;
+//! * a page that was active before it was evicted comes back: the target shrinks by one page.
 //!
-//! Only what would have stayed in a list as long as all pages counts: refaults of a distance up to
-//! that. A scan that reads everything once moves nothing.
+//! Only refaults that a list of all pages would have avoided count: their distance is at most the
+//! number of all pages. A scan that reads everything once moves nothing.
 //!
-//! Over 600,000 look-ups of SQLite in 256 databases, of which others became popular three times, a
+//! Over 600,000 look-ups of SQLite in 256 databases, whose popularity changed three times, a
 //! simulation missed 0.574 pages of each look-up, where the kernel's rule missed 0.597, exact LRU
 //! 0.571 and ARC 0.577; with one distribution that never changes (Zipf 0.9) it missed 34.0 % where
 //! they missed 33.4, 36.0 and 32.9.
@@ -25,27 +25,27 @@ use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
 use quarry_sys::primitive::{AtomicI64, Ordering::Relaxed};
 
-/// At least this part of all pages is to be inactive: what is new needs time to be used again.
+/// At least this part of all pages is inactive: new pages need time to be used again.
 const LEAST: u64 = 32;
 
 fresh_zero! {
-    /// The balance of the lists of one node. Zero bytes are the kernel's.
+    /// The balance of the lists of one node. Zero bytes are the kernel's rule.
     #[derive(Default)]
     pub(super) struct ListBalance {
-        /// Inactive pages wanted beyond the kernel's rule.
+        /// Target beyond the kernel's rule, in pages.
         bias: AtomicI64,
     }
 }
 
-/// The inactive pages among `total` pages that the kernel wants at least: its active list may be
-/// `int_sqrt(10 * GiB)` times as long, at least once.
+/// The kernel's target of inactive pages among `total` pages: its active list may be
+/// `int_sqrt(10*GiB)` times as long, at least once.
 fn by_rule(total: u64) -> u64 {
     let gib = total >> (30 - FRAME_SHIFT);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
     total.div_ceil(1 + ratio)
 }
 
-/// A bias within what `total` pages allow.
+/// Clamps a bias to the range that `total` pages allow.
 fn bounded(bias: i64, total: u64) -> i64 {
     let rule = by_rule(total) as i64;
     let least = (total / LEAST) as i64;
@@ -53,21 +53,21 @@ fn bounded(bias: i64, total: u64) -> i64 {
 }
 
 impl ListBalance {
-    /// Pages that are to be inactive among `total`. O(1).
+    /// The target of inactive pages among `total`. O(1).
     #[must_use]
     pub(super) fn wanted(&self, total: u64) -> u64 {
         let bias = bounded(self.bias.load(Relaxed), total);
         by_rule(total).saturating_add_signed(bias)
     }
 
-    /// Returns whether the active list is to give pages to the inactive one. O(1).
+    /// Returns whether the active list should give pages to the inactive one. O(1).
     #[must_use]
     pub(super) fn is_inactive_low(&self, sizes: Sizes) -> bool {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
     }
 
-    /// Notes that an evicted page came back after `distance` evictions and activations; it was
-    /// active before or not. Tasks that do so at the same time may count one page for both. O(1).
+    /// Moves the target for an evicted page that came back after `distance` evictions and
+    /// activations. Tasks that do this at the same time may count one page for both. O(1).
     pub(super) fn note_refault(&self, sizes: Sizes, distance: u64, was_active: bool) {
         let total = sizes.inactive + sizes.active;
         if distance <= total {

@@ -1,9 +1,9 @@
-//! Finding a page: without a lock where the thread can walk an index, else under the lock of the
+//! Finding a page: without a lock if the thread can walk an index, else under the lock of the
 //! mapping.
 //!
-//! A hit is a walk, one compare-and-swap that pins the page and marks it as used, and a look at its
-//! key. The page that the walk has found may have been freed and used again before it was pinned;
-//! then the key is another one, or the generation of the mapping is.
+//! A hit is a walk, one compare-and-swap that pins the page and marks it as used, and a check of
+//! its key. Another task may have freed and reused the page between the walk and the pin; then its
+//! key or the generation of the mapping differs.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -15,7 +15,7 @@ use quarry_sys::gate;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Pins the page at `index` if it is there and up to date. O(height of the index); never waits
+    /// Pins the page at `index` if it is cached and up to date. O(height of the index); never waits
     /// for a fill, and never allocates.
     #[inline(always)]
     pub fn get(self, mapping: MappingId, index: u64) -> Option<PageNo> {
@@ -41,7 +41,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if descriptor.state.try_pin(State::LIVE | State::UPTODATE).is_none() {
             return false;
         }
-        // A pinned page keeps its mapping; so if the generation is right now, it was all the time.
+        // A pinned page keeps its mapping; so if the generation is right now, it was right before.
         let is_right = descriptor.mapping.load(Relaxed) == mapping.number
             && descriptor.index.load(Relaxed) == index
             && found.generation() == mapping.generation;
@@ -76,14 +76,14 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         locked.tree.get(index).page().is_some()
     }
 
-    /// Marks a page that the caller fills as read ahead: nobody has asked for it yet. Where it is
+    /// Marks a page that the caller fills as read ahead: no reader has asked for it yet. If it is
     /// the marker of its window, its first use starts the next read-ahead.
     pub fn mark_read_ahead(self, page: PageNo, is_marker: bool) {
         let marker = if is_marker { State::READAHEAD } else { 0 };
         self.tables.pages.at(page).state.set(State::FRESH | marker);
     }
 
-    /// Takes the mark of a window's marker off; returns whether the page had it.
+    /// Clears the mark of a window's marker; returns whether the page had it.
     pub fn take_readahead_mark(self, page: PageNo) -> bool {
         self.tables.pages.at(page).state.clear(State::READAHEAD).has(State::READAHEAD)
     }
@@ -94,13 +94,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.counters.add(self.host.slot(), Event::SlowLookups, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
         let page = locked.tree.get(index).page()?;
-        // What an index names is live as long as its lock is held.
+        // A page that an index names is live as long as the lock is held.
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
-    /// As [`pin_locked`](Self::pin_locked), for a caller that makes the page where there is none.
-    /// He takes the lock for that, and finds a page that is there by then; so this takes none where
-    /// a walk says that the page was evicted.
+    /// Like [`pin_locked`](Self::pin_locked), but takes no lock if a walk finds that the page was
+    /// evicted. For callers that then insert a page under the lock, and so still find one that
+    /// another task has inserted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,
@@ -113,7 +113,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         self.pin_locked(mapping, index)
     }
 
-    /// Gives a pin up; frees the page where that was the last one and no mapping has it.
+    /// Gives up a pin; frees the page if this was the last pin and no mapping has the page.
     #[inline]
     pub fn unpin(self, page: PageNo) {
         if self.tables.pages.at(page).state.unpin() {
@@ -124,12 +124,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_one(self, page: PageNo) {
-        // Pins are given up on the fast paths of users, who are outside.
+        // Users give up pins on their fast paths, outside the gate.
         let _inside = gate::enter();
         self.release(&[page]);
     }
 
-    /// Pages that are to be released.
+    /// A collector of pages to release.
     pub(super) fn releases(self) -> Releases<'a, H> {
         Releases::new(self)
     }

@@ -1,11 +1,11 @@
 //! A mapping: the cached pages of one file or database (the kernel's `address_space`), and the
 //! table of all of them.
 //!
-//! Mappings are type-stable: memory that was one stays one. So a scan may lock the mapping that a
-//! page names, and look then whether the page still belongs to it.
+//! Mappings are type-stable: the memory of a mapping is never used for anything else. So a scan may
+//! lock the mapping that a page names, and check then whether the page still belongs to it.
 //!
 //! Equation: a number is on the free list iff its mapping is not live; the generation of a number
-//! is how often it was given up.
+//! counts how often it was given up.
 
 use super::demand::Demand;
 use super::index::{Index, IndexNodes, LockedIndex};
@@ -22,16 +22,16 @@ const MOST_MAPPINGS: usize = 1 << 22;
 /// Mappings whose memory becomes accessible together.
 const STEP: usize = 64;
 
-/// The name of a mapping: its number, and how often that number has been given before.
+/// The name of a mapping: its number, and how often that number was given up before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MappingId {
     /// Place in the table of mappings; never 0.
     pub number: u32,
-    /// How often this number was another mapping's.
+    /// Number of earlier mappings with this number.
     pub generation: u32,
 }
 
-/// What is said of a mapping when it is created.
+/// The options of a new mapping.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MappingOptions {
     /// Each page has `4 KiB << order`.
@@ -40,18 +40,18 @@ pub struct MappingOptions {
     pub group: u8,
     /// No reclaim takes its pages (in-memory databases).
     pub is_unevictable: bool,
-    /// The bytes behind each page can be read as long as it is cached: at least 4 KiB of them. (The
-    /// b-tree of SQLite reads up to 16 bytes beyond a page that is corrupt.)
+    /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
+    /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
     pub has_slack: bool,
-    /// The cache of the objects whose addresses its pages have in their private words; they are
-    /// freed with their pages.
+    /// The cache of the objects whose addresses are in the private words of its pages; an object is
+    /// freed with its page.
     pub private: Option<CacheId>,
-    /// A word for whoever owns the mapping.
+    /// A word for the owner of the mapping.
     pub owner: u64,
 }
 
 fresh_zero! {
-    /// A mapping. Its lock is that of its index, whose value says whether it is live.
+    /// A mapping. Its lock is the lock of its index, whose value is true while the mapping is live.
     #[repr(C, align(64))]
     pub(super) struct Mapping {
         generation: AtomicU32,
@@ -70,7 +70,7 @@ fresh_zero! {
 }
 
 impl Mapping {
-    /// How often this number was another mapping's.
+    /// Number of earlier mappings with this number.
     #[inline(always)]
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -119,7 +119,7 @@ pub(super) struct LockedMapping<'a> {
 }
 
 impl LockedMapping<'_> {
-    /// Notes how many entries there are now, for those who ask without the lock.
+    /// Stores the current numbers of entries, for readers without the lock.
     pub(super) fn publish(&self) {
         let counts = self.tree.counts();
         self.mapping.pages.store(counts.pages, Relaxed);
@@ -130,7 +130,7 @@ impl LockedMapping<'_> {
 /// All mappings, by number.
 pub(super) struct Mappings {
     array: GrowingArray<Mapping>,
-    /// The number given up last, or 0.
+    /// The number that was given up last, or 0.
     free: CountedLock<u32>,
     live: AtomicU32,
     _window: Window,
@@ -148,7 +148,7 @@ impl Mappings {
         })
     }
 
-    /// A number and its mapping, live and empty. O(1).
+    /// Creates a mapping, live and empty. O(1).
     pub(super) fn create(
         &self,
         nodes: &IndexNodes,
@@ -184,7 +184,7 @@ impl Mappings {
         Ok(number)
     }
 
-    /// Gives the number of an empty mapping up that is not live any more.
+    /// Gives up the number of an empty mapping that is not live any more.
     pub(super) fn give_up(&self, id: MappingId) {
         let mapping = self.array.at(id.number as usize);
         mapping.generation.store(id.generation.wrapping_add(1), Release);
@@ -194,19 +194,19 @@ impl Mappings {
         self.live.fetch_sub(1, Relaxed);
     }
 
-    /// The mapping with a number, live or not; `None` where there never was one.
+    /// The mapping with a number, live or not; `None` if there never was one.
     #[inline(always)]
     pub(super) fn numbered(&self, number: u32) -> Option<&Mapping> {
         self.array.get(number as usize)
     }
 
-    /// The mapping that `id` names, if that has not been given up.
+    /// The mapping that `id` names, unless it was given up.
     #[inline]
     pub(super) fn get(&self, id: MappingId) -> Option<&Mapping> {
         self.numbered(id.number).filter(|mapping| mapping.generation() == id.generation)
     }
 
-    /// The mapping that `id` names, locked; `None` where it is not live any more.
+    /// The mapping that `id` names, locked; `None` if it is not live any more.
     pub(super) fn lock<'a>(
         &'a self,
         nodes: &'a IndexNodes,

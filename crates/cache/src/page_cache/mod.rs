@@ -1,11 +1,11 @@
 //! The page cache: pages of files and databases, by mapping and index.
 //!
-//! Who keeps a page: its index (`LIVE`), and pins. Truncation and eviction take it out of the
-//! index; whoever then gives up the last pin releases it. Every change of an index, and of `LIVE`,
+//! Its index (`LIVE`) and its pins keep a page. Truncation and eviction take it out of the index;
+//! the task that then gives up the last pin releases it. Every change of an index, and of `LIVE`,
 //! `DIRTY` and the key of its pages, happens under the lock of its mapping. A hit takes no lock.
 //!
-//! Locks downwards: a mapping (one at a time), the lists of the LRU or of shadow nodes, slabs, page
-//! lists, zones. Reclaim takes mappings the other way round, and so by trying.
+//! Lock order: a mapping (one at a time), the lists of the LRU or of shadow nodes, slabs, page
+//! lists, zones. Reclaim takes mappings in the other direction, and therefore only by `try_lock`.
 //!
 //! Files use only those to their left:
 //!

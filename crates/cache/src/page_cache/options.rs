@@ -1,6 +1,6 @@
 //! The choices of a page cache.
 
-/// How pages leave a mapping: the ladder of document 001.
+/// The steps by which pages leave a mapping: the ladder of document 001.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TruncationPolicy {
     /// Linux 4.14: the index is entered once per page, and each page is freed for itself.
@@ -25,10 +25,10 @@ impl TruncationPolicy {
     ];
 }
 
-/// How a page cache is set up.
+/// Options of a page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCacheOptions {
-    /// How pages leave a mapping.
+    /// The steps by which pages leave a mapping.
     pub truncation: TruncationPolicy,
     /// Freed pages go to the cold end of the per-CPU lists (Linux up to 4.14).
     pub cold_hint: bool,

@@ -1,29 +1,29 @@
-//! What operations on pages ask for, and what they answer.
+//! Arguments and results of operations on pages.
 
 use crate::lru::PageNo;
 use quarry_sys::clock::monotonic_ns;
 
-/// How hard a request for a page tries.
+/// The effort that a request for a page may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Takes free memory only, and reclaims nothing (`GFP_NOWAIT`; SQLite's create flag 1).
     Easy,
-    /// Reclaims once, on the spot and bounded, where there is no free memory (`GFP_KERNEL`;
+    /// Reclaims once, on the spot and bounded, if there is no free memory (`GFP_KERNEL`;
     /// SQLite's create flag 2).
     Every,
 }
 
-/// No page can be had: memory is short, and nothing could be reclaimed, or was to be.
+/// No page is available: memory is short, and reclaim freed nothing or was not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A page that was asked for; the caller has a pin of it.
+/// A page that was asked for; the caller holds a pin of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It was there, and is up to date.
+    /// The page was cached, and is up to date.
     Found(PageNo),
-    /// It is new, and its bytes are anything. The caller has its exclusive latch, and ends that by
-    /// `fill_done` or `fill_failed`; others that want the page wait until then.
+    /// The page is new, and its bytes are undefined. The caller has its exclusive latch, and ends
+    /// the fill by `fill_done` or `fill_failed`; tasks that want the page wait until then.
     New(PageNo),
 }
 
@@ -37,13 +37,12 @@ impl Slot {
     }
 }
 
-/// Why a page could not be read.
+/// The reason why a page could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// No page can be had.
+    /// No page is available.
     Full,
-    /// The fill failed with this code: that of the caller, or of the task that filled the page
-    /// while the caller waited.
+    /// A fill failed with this code: the caller's own, or the fill for which the caller waited.
     Failed(i32),
 }
 
@@ -53,7 +52,7 @@ impl From<Full> for ReadError {
     }
 }
 
-/// Which pages an invalidation takes.
+/// The pages that an invalidation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidate {
     /// Clean ones (`invalidate_mapping_pages`).
@@ -62,44 +61,44 @@ pub enum Invalidate {
     All,
 }
 
-/// What an invalidation did.
+/// Result of an invalidation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Invalidated {
     /// Pages that are no longer in the mapping.
     pub dropped: u64,
-    /// Pages that stay, because they are pinned, latched or written, or dirty where only clean ones
-    /// go.
+    /// Pages that stay, because they are pinned, latched, being written, or dirty where only clean
+    /// pages are dropped.
     pub busy: u64,
 }
 
-/// Why a page keeps its index.
+/// The reason why a page keeps its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RekeyError {
-    /// Somebody latches or writes the page at the new index.
+    /// Another task latches or writes the page at the new index.
     Busy,
-    /// There is no memory for the nodes of the index, or none reaches so far (2^52).
+    /// There is no memory for the nodes of the index, or the new index is 2^52 or more.
     Full,
     /// The page is in no mapping any more.
     Gone,
 }
 
-/// On whose behalf a scan runs.
+/// The caller of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanFor {
-    /// A request that has found nothing: bounded by time.
+    /// A request that has found no memory: bounded by time.
     Direct,
-    /// Whoever keeps the watermarks.
+    /// The background thread that keeps the watermarks.
     Background,
 }
 
-/// What a scan is asked for.
+/// The limits of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRequest {
-    /// On whose behalf.
+    /// The caller of the scan.
     pub who: ScanFor,
-    /// Pages that are to be freed.
+    /// The scan ends after it has freed this many pages.
     pub most: usize,
-    /// Pages of the inactive list that may be looked at.
+    /// The scan ends after it has looked at this many pages of the inactive list.
     pub most_scanned: usize,
     /// The monotonic clock's nanoseconds at which the scan ends, if it has freed a page or looked
     /// at [`LEAST_SCANNED`](Self::LEAST_SCANNED); `u64::MAX` for never.
@@ -112,8 +111,8 @@ impl ScanRequest {
     /// Nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
     /// Pages that a scan looks at before time may end it with nothing freed. A task that loses its
-    /// CPU for a while must not be refused memory for that. To look at them takes less than
-    /// `DIRECT_NS` on a CPU that nobody takes away.
+    /// CPU for a while must not be refused memory for that. On a CPU of its own, a scan looks at
+    /// them in less than `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
 
     /// Returns whether the time of a scan that has done this much is over.
@@ -124,7 +123,7 @@ impl ScanRequest {
     }
 }
 
-/// What a scan did.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
     /// Pages of the inactive list that it looked at.
@@ -133,6 +132,6 @@ pub struct Scanned {
     pub freed: u64,
     /// Pages that stay because they are dirty: writeback would make them free.
     pub dirty: u64,
-    /// Pages that stay because another task has their mapping locked at the moment.
+    /// Pages that stay because another task holds the lock of their mapping.
     pub busy: u64,
 }

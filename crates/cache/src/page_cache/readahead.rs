@@ -1,8 +1,8 @@
-//! Read-ahead on demand: which pages to read together when one is missed, or when a reader comes to
-//! the page that was marked for this (`mm/readahead.c`, Linux 6.6).
+//! Read-ahead on demand: decides which pages to read together at a miss, or when a reader comes to
+//! a page that was marked for this (`mm/readahead.c`, Linux 6.6).
 //!
-//! A *window* is what one request reads: `pages` pages from `start` on. The last `ahead` of them
-//! were not asked for; the first of those is marked (`State::READAHEAD`), and its first use starts
+//! A *window* is the `pages` pages from `start` on that one request reads. Its last `ahead` pages
+//! were not asked for; the first of these is marked (`State::READAHEAD`), and its first use starts
 //! the next window while the reader still has pages to use:
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //! |  pages that were asked for  |M  pages read ahead ..............|
 //! ```
 //!
-//! A stream that goes on doubles its windows up to the most; a miss that continues no stream reads
-//! what was asked for, and leaves the stream that is known alone. Interleaved streams find their
-//! sizes again from what is cached behind their markers.
+//! A stream that goes on doubles its windows up to `most`; a miss that continues no stream reads
+//! only what was asked for, and does not change the known stream. Interleaved streams find their
+//! sizes again from the pages that are cached after their markers.
 //!
 //! Invariant: `ahead <= size <= most`, where a mapping has one `most` for all its requests.
 
@@ -34,24 +34,24 @@ pub enum Trigger {
 /// A request to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// The first page that is asked for, or the marked one.
+    /// The first page that is asked for, or the marked page.
     pub index: u64,
-    /// Number of pages asked for, 1 at least.
+    /// Number of pages asked for, at least 1.
     pub pages: u32,
-    /// Most pages of a window, 1 at least.
+    /// Largest window in pages, at least 1.
     pub most: u32,
-    /// Its cause.
+    /// The cause of the request.
     pub trigger: Trigger,
 }
 
 /// Pages to read in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first of them.
+    /// The first page.
     pub start: u64,
-    /// Number of them; 0 where there is nothing to read.
+    /// Number of pages; 0 if there is nothing to read.
     pub pages: u32,
-    /// The one to mark.
+    /// The page to mark.
     pub marker: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub struct ReadAhead {
     start: u64,
     size: u32,
     ahead: u32,
-    /// The page behind the last one that was missed; 0 where none was.
+    /// The page after the last miss; 0 if there was none.
     next: u64,
 }
 
@@ -83,9 +83,9 @@ impl ReadAhead {
         Self { start: 0, size: 0, ahead: 0, next: 0 }
     }
 
-    /// The window for a request; `is_cached` says what is there already. After a miss the window
-    /// may begin behind the missed page: where that was the marked one, and was evicted before its
-    /// use, its own reader reads it. O(most) looks.
+    /// Returns the window for a request; `is_cached` tests whether a page is cached. After a miss
+    /// the window may begin after the missed page: if that page was marked and evicted before its
+    /// use, the reader that missed it reads it. O(most) looks.
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {
         debug_assert!(need.pages > 0 && need.most > 0, "a request is for a page at least");
         let window = self.choose(need, is_cached);
@@ -107,8 +107,8 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // Where the file begins, where much is asked for, and where the page follows the one
-            // that was missed last, or is that one.
+            // At the start of the file, for large requests, and if the page follows the page that
+            // was missed last, or is that page.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }
@@ -124,7 +124,7 @@ impl ReadAhead {
         self.next > 0 && (index == self.next || index + 1 == self.next)
     }
 
-    /// A stream begins.
+    /// Begins a stream.
     fn begin(&mut self, index: u64, pages: u32, most: u32) -> Window {
         self.start = index;
         self.size = first_size(pages, most);
@@ -132,8 +132,8 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// A marker of a stream that this is not the record of: what is cached behind it says how far
-    /// that stream has come.
+    /// Handles a marker of a stream that this record does not describe: the cached pages after the
+    /// marker show how far that stream has come.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));
@@ -144,7 +144,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// A miss behind pages that a stream may have left in the cache, or a random one.
+    /// Handles a miss after pages that a stream may have left in the cache, or a random one.
     fn join_or_read(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let front = u64::from(most).min(index) as u32;
@@ -153,7 +153,7 @@ impl ReadAhead {
         if history <= pages {
             return Window { start: index, pages, marker: None };
         }
-        // All that precedes is cached: the stream has begun with the file.
+        // All pages before it are cached: the stream has begun with the file.
         let history = if u64::from(history) >= index { history * 2 } else { history };
         self.start = index;
         self.size = (history + pages).min(most);
@@ -161,8 +161,8 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// The window that the record describes now. Where the request itself is the marked page of it,
-    /// the window after it comes along.
+    /// Returns the window that the record describes. If the request itself is for its marked page,
+    /// the window includes the next one.
     fn read(&mut self, index: u64, most: u32) -> Window {
         if index == self.start && self.size == self.ahead {
             let more = next_size(self.size, most);

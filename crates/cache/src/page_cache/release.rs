@@ -1,8 +1,8 @@
-//! Pages that nobody has any more: off their lists, their memory to the page allocator, their
-//! descriptors to the free ones.
+//! Release of pages that are in no index and have no pins: off their lists, their memory to the
+//! page allocator, their descriptors to the free ones.
 //!
-//! Whoever brings the pins of a page to 0 that no index names owns it. It collects such pages, and
-//! releases many in one go.
+//! A task that gives up the last pin of a page that is in no index owns the page. It collects such
+//! pages, and releases many together.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -15,11 +15,11 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Pages that are released together (`SWAP_CLUSTER_MAX`, Linux 6.12: `release_pages` lets go of the
-/// LRU lock as often).
+/// Pages that are released together (`SWAP_CLUSTER_MAX`, Linux 6.12: `release_pages` drops the LRU
+/// lock after as many).
 pub(super) const TOGETHER: usize = 32;
 
-/// Pages that are to be released; releases them when it is full, and when it is dropped.
+/// Collects pages to release; releases them when it is full, and when it is dropped.
 pub(super) struct Releases<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
     count: usize,
@@ -41,7 +41,7 @@ impl<'a, H: Host> Releases<'a, H> {
         self.count += 1;
     }
 
-    /// Releases what was added.
+    /// Releases the collected pages.
     pub(super) fn flush(&mut self) {
         let count = core::mem::take(&mut self.count);
         self.cache.release(&self.pages[..count]);
@@ -55,7 +55,7 @@ impl<H: Host> Drop for Releases<'_, H> {
 }
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Frees pages that nobody has; at most [`TOGETHER`].
+    /// Frees up to [`TOGETHER`] pages that the caller owns.
     pub(super) fn release(self, pages: &[PageNo]) {
         if pages.is_empty() {
             return;
@@ -80,7 +80,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         tables.counters.add(slot, Event::Released, frames.into());
     }
 
-    /// Gives memory back by the rule of the truncation policy; returns how many lists it was.
+    /// Frees blocks by the rule of the truncation policy; returns the number of lists.
     fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
         let free = |blocks: &[(Pfn, Order)]| {
             let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };
@@ -98,13 +98,13 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Frees the objects that went with pages.
+    /// Frees the private objects of pages.
     fn free_private_objects(self, pages: &[PageNo]) {
         let (mut objects, mut count, mut of) = ([Object::dangling(); TOGETHER], 0, 0);
         let free = |of: u32, objects: &[Object]| {
             if !objects.is_empty() {
                 // SAFETY: the owner of the mapping named this cache for its pages' private words,
-                // put the address of an object of it there, and nobody uses the page any more.
+                // and put the address of an object of it there; no code uses the page any more.
                 unsafe { self.host.free_private(CacheId::new(of as usize), objects) };
             }
         };

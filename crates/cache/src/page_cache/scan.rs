@@ -1,18 +1,18 @@
-//! The scan: pages from the tails of the LRU lists, of which some are evicted
+//! The scan: takes pages from the tails of the LRU lists and evicts some of them
 //! (`shrink_inactive_list` and `shrink_active_list`, Linux 6.12).
 //!
-//! | found at the tail of the inactive list | what becomes of it |
+//! | found at the tail of the inactive list | result |
 //! |---|---|
-//! | used since the last scan | the active list: this is its second use, the first one filled it |
-//! | the same, of a page that was read ahead | back to the front: this is its first use |
-//! | dirty, or being written | the active list, and counted: writeback is to be woken |
+//! | used since the last scan | to the active list: this is its second use, after the fill |
+//! | used since the last scan, but read ahead | back to the front: this is its first use |
+//! | dirty, or being written | to the active list, and counted: the caller may wake writeback |
 //! | pinned, latched, or its mapping is locked | back to the front |
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! The active list gives pages to the inactive one while that is low (see `list_balance`). A page
-//! that was used since the last scan stays active for another round, without its mark. Which
-//! mappings want more memory is in `demand`.
+//! The active list gives pages to the inactive one while that is short (see `list_balance`). A page
+//! that was used since the last scan stays active for another round, without its mark. `demand`
+//! finds the mappings that want more memory.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -30,15 +30,15 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
-/// Looks in a row at pages of which none could be isolated: no index names them any more, and their
-/// users keep them on the list. Each look moves up to 32 of them out of the way.
+/// Looks in a row that isolated no page: the pages are in no index any more, and their users keep
+/// them on the list. Each look moves up to 32 of them out of the way.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// Used active pages that one reclaim leaves where they are. Beyond that it makes no difference
-/// between used pages and others, as the kernel never does, so that it always comes to an end.
+/// Used active pages that one reclaim leaves where they are. After these it treats used pages like
+/// others, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 
-/// Isolated pages and where they go back to.
+/// Isolated pages and the lists that they return to.
 struct Isolated {
     count: usize,
     pages: [(PageNo, bool); CLUSTER],
@@ -51,7 +51,7 @@ impl Isolated {
     }
 }
 
-/// How far a reclaim is.
+/// The progress of a reclaim.
 struct Progress {
     done: Scanned,
     /// Used active pages that may still be left where they are.
@@ -60,7 +60,7 @@ struct Progress {
     spare_wanted: usize,
 }
 
-/// What becomes of a page.
+/// The result for a page.
 enum Fate {
     Evicted,
     Active,
@@ -70,14 +70,14 @@ enum Fate {
 impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Looks at the inactive list of a node from its tail, evicts pages that are clean, unused and
     /// unreferenced, activates referenced ones, and keeps the lists balanced. Takes locks of
-    /// mappings only where they are free; for a direct reclaim also those of the lists.
-    /// O(pages looked at).
+    /// mappings only by `try_lock`; in a direct reclaim also the locks of the lists. O(pages looked
+    /// at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
         let mut empty_looks = 0;
         let mut so_far = Progress {
             done: Scanned::default(),
             spare_used: MOST_SPARED,
-            // As many as it is to free, so that it comes to an end.
+            // As many as it has to free, so that it ends.
             spare_wanted: request.most,
         };
         let balance = self.tables.balances.at(usize::from(node.0));
@@ -109,13 +109,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         done
     }
 
-    /// A reclaim for a request that has found nothing: at most `most` pages and 200 us over all
-    /// nodes, or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; those next to `near`
-    /// first; clean pages only, and no lock of a mapping is waited for. The caller sees to it that
-    /// no task is in two of them.
+    /// Reclaims for a request that has found no memory: at most `most` pages and 200 us over all
+    /// nodes, or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; nodes next to `near`
+    /// first; clean pages only, and without waiting for the lock of a mapping. The caller ensures
+    /// that a task does not nest two of them.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // No clock that could be read without the kernel.
+            // The clock cannot be read without the kernel.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -125,7 +125,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let request = ScanRequest {
                 who: ScanFor::Direct,
                 most: most - all.freed as usize,
-                // Everything twice: what is used is activated the first time.
+                // Each page twice: the first look activates used ones.
                 most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
             };
@@ -149,15 +149,15 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
     }
 
-    /// Puts isolated pages back; those that nobody has any more are released.
+    /// Puts isolated pages back; releases those that are in no index and have no other pins.
     fn put_back(self, isolated: &Isolated, releases: &mut Releases<'a, H>) {
         let (tables, slot) = (self.tables, self.host.slot());
         let pages = &isolated.pages[..isolated.count];
         tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the active to the inactive list, but for those that were used: these are
-    /// spared, as long as there are not too many of them. Returns at how many it looked.
+    /// Moves pages from the active to the inactive list, except the first `spare_used` pages that
+    /// were used, which are spared. Returns the number of pages that it looked at.
     fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
@@ -185,7 +185,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Looks at up to `most` pages of the inactive list; returns at how many.
+    /// Looks at up to `most` pages of the inactive list; returns the number of pages.
     fn shrink_inactive(
         self,
         node: NodeId,
@@ -228,8 +228,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the page
-    /// before, whose lock serves the next pages too.
+    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the
+    /// previous page, whose lock is kept for the next pages.
     fn fate(
         self,
         node: NodeId,
@@ -272,8 +272,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         mapping.is_some_and(|it| self.tables.demands.is_wanted(&it.demand, active + inactive))
     }
 
-    /// Evicts a page that the scan alone pins, if it still is so under the lock of its mapping. The
-    /// caller owns it then.
+    /// Evicts a page that only the scan pins, if this still holds under the lock of its mapping.
+    /// The caller owns the page then.
     fn evict(
         self,
         node: NodeId,
@@ -296,7 +296,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             *locked = Some((number, LockedMapping { mapping, tree }));
         }
         let Some((_, held)) = locked else { return false };
-        // Live pages keep their mapping; and their index, as long as its lock is held.
+        // Live pages keep their mapping, and keep their index as long as its lock is held.
         if descriptor.mapping.load(Relaxed) != number || !descriptor.state.try_evict() {
             return false;
         }
@@ -313,7 +313,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Frees the oldest nodes that hold shadow entries only, as far as there are more than the
+    /// Frees the oldest nodes that hold only shadow entries, as far as there are more than the
     /// cached pages of a node of memory justify. Returns how many.
     pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
         let freed = self.take_shadow_nodes(node, most);
@@ -321,7 +321,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         freed
     }
 
-    /// Takes such nodes out of their indexes. New nodes are taken from them before any others.
+    /// Takes nodes of shadow entries out of their indexes; new nodes of indexes reuse them first.
     fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);

@@ -1,9 +1,9 @@
-//! Pages behind which memory can be read.
+//! Pages after which memory can be read.
 //!
-//! The frames of a pageblock are mapped together, but what lies behind it may not be mapped at all.
-//! So a page with slack is never the last block of its pageblock. Such a block comes again as soon
-//! as it is freed, because lists give the latest first; so it is set aside instead, until memory
-//! goes back.
+//! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So a
+//! page with slack is never the last block of its pageblock. The page allocator would return such a
+//! block again as soon as it is freed, because its lists give the latest one first; so the block is
+//! set aside until memory goes back.
 
 use super::aside::ORDERS;
 use super::cache::PageCacheRef;
@@ -12,17 +12,17 @@ use quarry_mm::frame::{Order, PAGEBLOCK_FRAMES, Pfn};
 use quarry_mm::pcp::{Page, PageRequest};
 use quarry_sys::percpu::SlotIndex;
 
-/// Blocks that go back together.
+/// Blocks that are freed together.
 const TOGETHER: usize = 32;
 
-/// Returns whether no frame of the same pageblock lies behind a block.
+/// Returns whether a block is the last one of its pageblock.
 fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
     (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// A block behind which memory can be read. O(1) but for blocks that are set aside: at most one
-    /// of each pageblock.
+    /// Allocates a block after which memory can be read. O(1) except for blocks that are set aside:
+    /// at most one of each pageblock.
     pub(super) fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let place = usize::from(request.order.get());
         if place >= ORDERS {

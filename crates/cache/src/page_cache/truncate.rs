@@ -8,8 +8,8 @@
 //! | `mel` | once per 14 entries | with the pages | once per truncation | one section per list |
 //!
 //! The first pass waits for nothing and leaves pages that are latched or being written. The second
-//! one waits for those (`truncate_inode_pages_range`, Linux 4.14 and 4.15). Pinned pages leave the
-//! mapping in either, and are freed when their last pin goes.
+//! pass waits for them (`truncate_inode_pages_range`, Linux 4.14 and 4.15). Pinned pages leave the
+//! mapping in either pass, and are freed with their last pin.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -20,7 +20,7 @@ use super::options::TruncationPolicy;
 use super::release::Releases;
 use crate::lru::{PageNo, State};
 
-/// Up to 14 pages that were taken out of the index: latched and pinned by the truncation.
+/// Up to 14 pages that were taken out of the index, latched and pinned by the truncation.
 struct Taken {
     count: usize,
     pages: [PageNo; BATCH],
@@ -48,14 +48,15 @@ struct Truncation<'a, H: Host> {
     dropped: u64,
 }
 
-/// What a page must not be in to be taken without waiting.
+/// States in which a page is not taken without waiting.
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
     /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
-    /// latches and for writeback, so the caller has no latch of such a page. Pages that are pinned
-    /// leave the mapping, and are freed when their last pin goes. Returns the pages dropped. By the
-    /// cache's [`TruncationPolicy`]. O(pages); the lock of the mapping is held for 14 at a time.
+    /// latches and for writeback, so the caller must have no latch of such a page. Pinned pages
+    /// leave the mapping, and are freed with their last pin. Returns the number of pages dropped.
+    /// The cache's [`TruncationPolicy`] decides how. O(pages); holds the mapping's lock for 14 at a
+    /// time.
     pub fn truncate(self, mapping: MappingId, from: u64) -> u64 {
         let policy = self.tables.options.truncation;
         let mut truncation =
@@ -73,7 +74,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         let tables = self.cache.tables;
         tables.counters.add(self.cache.host.slot(), Event::IndexHolds, 1);
         let mapping = tables.mappings.get(self.mapping)?;
-        // A mapping that is being destroyed is truncated too.
+        // No check for a live mapping: `destroy_mapping` truncates too.
         Some(LockedMapping { mapping, tree: mapping.index.lock(&tables.nodes) })
     }
 
@@ -87,7 +88,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Looks at up to 14 entries and removes each in a hold of its own. Returns where to go on.
+    /// Looks at up to 14 entries and removes each in a hold of its own. Returns the next index.
     fn page_by_page(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
         let pages = &self.cache.tables.pages;
@@ -95,7 +96,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         let count = locked.tree.entries(from..=u64::MAX, &mut found);
         for (_, entry) in &found[..count] {
             if let Entry::Page(page) = entry {
-                // The lock is let go of: the pin keeps the page meanwhile.
+                // The pin keeps the page after the lock is given up.
                 let is_pinned = pages.at(*page).state.try_pin_unused();
                 debug_assert!(is_pinned, "what an index names is live");
             }
@@ -115,7 +116,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         found[..count].last().map(|last| last.0 + 1)
     }
 
-    /// Takes a page out that the truncation has pinned, unless it is busy or gone.
+    /// Takes out a page that the truncation has pinned, unless it is busy or gone.
     fn take_pinned(&mut self, index: u64, page: PageNo) -> bool {
         let Some(mut locked) = self.lock() else { return false };
         if locked.tree.get(index) != Entry::Page(page) {
@@ -142,7 +143,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Removes up to 14 entries in one hold. Returns where to go on.
+    /// Removes up to 14 entries in one hold. Returns the next index.
     fn batch(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
         let (mut taken, mut states) = (Taken::NONE, [State::default(); BATCH]);
@@ -181,7 +182,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         found[..count].last().map(|last| last.0 + 1)
     }
 
-    /// Gives up what was taken; pages that nobody else pins are freed.
+    /// Gives up taken pages; frees those that no other task pins.
     fn release(&mut self, taken: &Taken) {
         if taken.count == 0 {
             return;
@@ -197,8 +198,8 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Moves what waits in the running CPU's add batch to the lists (`lru_add_drain`): a page that
-    /// waits there is pinned, and would be freed later and alone.
+    /// Moves pages from the running CPU's add batch to the lists (`lru_add_drain`): a page in the
+    /// batch is pinned, and would be freed later and alone.
     fn drain(&mut self, releases: &mut Releases<'a, H>) {
         let (tables, slot) = (self.cache.tables, self.cache.host.slot());
         tables.counters.add(slot, Event::Drains, 1);
@@ -206,7 +207,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         self.is_drained = true;
     }
 
-    /// Waits for each page that is left, and removes it. Begins anew until there is none.
+    /// Waits for each page that is left, and removes it. Starts again until no entry is left.
     fn second_pass(&mut self, from: u64) {
         let mut next = from;
         loop {

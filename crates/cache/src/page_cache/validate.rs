@@ -1,9 +1,9 @@
-//! Checks of the equations between mappings, lists and descriptors; each checks its own.
+//! Checks of the equations between mappings, lists and descriptors, each of which checks its own.
 //!
 //! * an index names a page iff the page is live, and the page has that mapping and index
 //! * pages in indexes = `nr_file_pages`; likewise those that are dirty, and in writeback
-//! * a tag says what the state says
-//! * frames of pages that belong to a group = what is charged to the groups
+//! * the tags of a page match its state
+//! * frames of pages that belong to a group = frames charged to the groups
 //! * descriptors in use + free ones = all; pages that are live have memory of the kind `CACHED`
 
 use super::cache::PageCacheRef;
@@ -15,7 +15,7 @@ use quarry_mm::frame::Kind;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// What was counted.
+/// Counts of a walk over all indexes.
 #[derive(Default)]
 struct Census {
     pages: u64,
@@ -25,7 +25,7 @@ struct Census {
 }
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Checks the equations; no other task uses the cache. O(pages).
+    /// Checks the equations; no other task may use the cache. O(pages).
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -1,10 +1,10 @@
 //! Sleeping until a page's latch is free or its writeback ends.
 //!
-//! Tasks sleep on one of 256 words that the number of their page selects (as the kernel's table of
+//! Tasks sleep on one of 256 words, selected by the number of the page (like the kernel's table of
 //! page wait queues, `PAGE_WAIT_TABLE_BITS` = 8, Linux 4.10). A word counts wake-ups. A waiter
-//! reads the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged.
-//! Whoever clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds
-//! another value, and sleeps no longer.
+//! reads the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged. The
+//! task that clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds
+//! another value, and reads the state again.
 
 use crate::lru::{PageNo, State, StateWord};
 use quarry_mm::frame::OsArray;
@@ -14,7 +14,8 @@ use quarry_sys::primitive::{AtomicU32, Ordering, futex, relax};
 
 const QUEUES: usize = 256;
 
-/// Rounds of looking before a waiter sleeps: a latch is often held for less than a futex takes.
+/// Rounds of polling before a waiter sleeps: many latches are held for less time than a futex
+/// takes.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 0 } else { 100 };
 
 /// The words that tasks sleep on.
@@ -31,8 +32,8 @@ impl Waits {
         self.queues.at(page.0 as usize % QUEUES)
     }
 
-    /// Wakes all that wait for `page`, where `before` says that there are any and the caller has
-    /// cleared the flag.
+    /// Wakes all tasks that wait for `page`, if `before` has `WAITERS`. The caller has cleared the
+    /// flag.
     #[inline]
     pub(super) fn wake(&self, page: PageNo, before: State) {
         if before.has(State::WAITERS) {

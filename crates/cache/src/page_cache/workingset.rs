@@ -1,11 +1,11 @@
-//! Shadow entries: what is remembered of an evicted page, and what a refault says by it
+//! Shadow entries: the record of an evicted page, and the conclusion from it at a refault
 //! (`mm/workingset.c`, Linux 6.12).
 //!
 //! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
-//! every activation. A shadow entry holds the clock's time of the eviction. At the refault, the
-//! time that has passed is the *refault distance*: how many more pages the inactive list would have
-//! had to hold for the page to be still there. If the active list is at least that long, the page
-//! competes with pages that are used no more often, and is activated at once.
+//! every activation. A shadow entry holds the time of the eviction on this clock. At the refault,
+//! the time that has passed is the *refault distance*: the number of pages by which the inactive
+//! list was too short to keep the page. If the active list is at least that long, the page competes
+//! with pages that are used no more often, and is activated at once.
 //!
 //! ```text
 //! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
@@ -26,7 +26,7 @@ const TIME_SHIFT: u32 = GROUP_SHIFT + GROUP_BITS;
 /// Bits of a time in a shadow entry.
 pub const TIME_BITS: u32 = SHADOW_BITS - TIME_SHIFT;
 
-/// What a shadow entry says.
+/// The contents of a shadow entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
     /// The number of the bucket of evictions and activations that the page was evicted in, modulo
@@ -34,14 +34,14 @@ pub struct Evicted {
     pub bucket: u64,
     /// The node whose lists the page was on.
     pub node: NodeId,
-    /// The group that it was charged to.
+    /// The group that the page was charged to.
     pub group: u8,
-    /// Whether it was part of the working set.
+    /// The page was part of the working set.
     pub workingset: bool,
 }
 
 impl Evicted {
-    /// The value of its shadow entry.
+    /// Returns the value of the shadow entry.
     #[must_use]
     pub const fn pack(self) -> u64 {
         let time = self.bucket & ((1 << TIME_BITS) - 1);
@@ -51,7 +51,7 @@ impl Evicted {
             | self.workingset as u64
     }
 
-    /// What the value of a shadow entry says.
+    /// Decodes the value of a shadow entry.
     #[must_use]
     pub const fn unpack(value: u64) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Evicted {
     }
 }
 
-/// What a refault came to.
+/// Result of a refault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refault {
     /// Pages that were evicted or activated since the page was evicted.
@@ -97,21 +97,21 @@ impl Clock {
         self.nonresident_age.load(Relaxed)
     }
 
-    /// Notes that `pages` pages were activated (`workingset_age_nonresident`).
+    /// Counts `pages` activated pages (`workingset_age_nonresident`).
     pub fn activated(&self, pages: u64) {
         self.nonresident_age.fetch_add(pages, Relaxed);
     }
 
-    /// Notes that a page is evicted; returns the value of its shadow entry
+    /// Counts the eviction of a page; returns the value of its shadow entry
     /// (`workingset_eviction`).
     pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u8, workingset: bool) -> u64 {
         let time = self.nonresident_age.fetch_add(1, Relaxed);
         Evicted { bucket: time >> buckets.order, node, group, workingset }.pack()
     }
 
-    /// What it means that an evicted page is read again while the node has `active` pages on its
-    /// active list of file pages (`workingset_test_recent`; there are no anonymous pages here,
-    /// whose lists the kernel adds). Changes nothing.
+    /// Judges the return of an evicted page while the node has `active` pages on its active list of
+    /// file pages (`workingset_test_recent`; the kernel adds the lists of anonymous pages, which do
+    /// not exist here). Changes nothing.
     #[must_use]
     pub fn refault(&self, buckets: Buckets, evicted: Evicted, active: u64) -> Refault {
         let stored = evicted.bucket << buckets.order;
@@ -120,27 +120,27 @@ impl Clock {
     }
 }
 
-/// How coarsely times are kept, where they have fewer bits than a count of all pages.
+/// The granularity of times, which have fewer bits than a count of all pages may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     order: u32,
 }
 
 impl Buckets {
-    /// For at most `pages` pages: a time has to reach as far back as all of them are evicted once
+    /// For at most `pages` pages: a time must reach back over the eviction of all of them
     /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)
     }
 
-    /// [`for_pages`](Self::for_pages) for times of `bits` bits.
+    /// Like [`for_pages`](Self::for_pages), for times of `bits` bits.
     const fn with_bits(pages: u64, bits: u32) -> Self {
         let most = u64::BITS - pages.saturating_sub(1).leading_zeros();
         Self { order: most.saturating_sub(bits) }
     }
 
-    /// The range in which differences of times are known.
+    /// The mask of the range in which differences of times are known.
     const fn mask(self) -> u64 {
         let bits = TIME_BITS + self.order;
         if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }

@@ -1,23 +1,24 @@
-//! Balancing the budget: what the background does below the low mark, until the high mark is
-//! reached (`balance_pgdat` of kswapd, Linux 6.x), and what a program asks for.
+//! Balancing the budget: the background reclaims from below the low mark up to the high mark
+//! (`balance_pgdat` of kswapd, Linux 6.x), and programs can ask for reclaim.
 //!
 //! A balance makes passes. Each looks at a part of everything that can be freed: at priority 12 at
 //! one page in 4,096, and at priority 0 at all of them. A pass
 //!
-//! 1. takes back what Quarry itself holds: cached mappings, barns, and from priority 9 on, or where
+//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on, or after
 //!    objects have been freed, everything that is parked;
 //! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`;
 //!
-//! where 2 and 3 share the work by what it costs to have things again (see `cost`). So pages and
-//! the objects of each shrinker become fewer in proportion, and none is emptied before the others
-//! are touched. A pass that frees an eighth of what is missing is followed by one of the same
-//! priority, any other by one of the next. (kswapd stays where it has looked at as many pages as it
-//! wants to free; but an object that was looked at need not be a page less.)
+//! where 2 and 3 share the work by the cost of making things again (see `cost`). So pages and the
+//! objects of each shrinker become fewer in proportion, and none is emptied before the others are
+//! touched. A pass that frees an eighth of the missing frames is followed by one of the same
+//! priority, any other pass by one of the next priority. (kswapd stays at a priority where it has
+//! looked at as many pages as it wants to free; but an object that was looked at need not free a
+//! page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
-//! the stack held, and while the task is marked as one that reclaims (see `Reclaimers`). A balance
-//! ends after 64 passes, whatever they say.
+//! the stack held, and while the task is marked as reclaiming (see `Reclaimers`). A balance ends
+//! after 64 passes, whatever the shrinkers return.
 
 use super::balancing::add;
 use super::cost::Share;
@@ -33,16 +34,16 @@ use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
 const FIRST_PRIORITY: u32 = 12;
-/// From here on Quarry takes back what CPUs have parked.
+/// From this priority on, Quarry takes back what CPUs have parked.
 const PARKED_PRIORITY: u32 = 9;
 /// Passes of a balance at most.
 const MOST_PASSES: u32 = 64;
-/// Nodes of shadow entries that a pass frees at most on each node of memory.
+/// Nodes of shadow entries that a pass frees at most, per node of memory.
 const SHADOW_NODES: usize = 128;
-/// The part of what is missing that a pass has to free for another one of its priority.
+/// The part of the missing frames that a pass must free for another pass of its priority.
 const ENOUGH: u32 = 8;
 
-/// Where a balance ends.
+/// The goal of a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The high mark of the budget is reached.
@@ -54,13 +55,13 @@ pub enum Goal {
 /// The result of a balance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balanced {
-    /// Passes; 0 where there was nothing to do, or the task reclaims already.
+    /// Passes; 0 if there was nothing to do, or the task reclaims already.
     pub passes: u32,
     /// The last priority.
     pub priority: u32,
     /// Pages of the cache that were looked at, and evicted.
     pub pages: (u64, u64),
-    /// Objects that shrinkers looked at, and said they had freed.
+    /// Objects that shrinkers looked at, and objects that they reported as freed.
     pub objects: (u64, u64),
     /// Frames that are still missing.
     pub missing: u32,
@@ -73,12 +74,12 @@ struct Run<'a, S> {
     caller: ReclaimCaller,
     priority: u32,
     passes: u32,
-    /// The objects that CPUs have parked were taken back since something was freed.
+    /// Objects parked on CPUs were taken back after the last success of a shrinker.
     has_drained: bool,
     /// The page lists of all CPUs have been drained.
     has_drained_lists: bool,
     shares: (Share, Share),
-    /// Since the last level was told.
+    /// Work since the last level was reported.
     window: Shrunk,
     pages: Shrunk,
     objects: Shrunk,
@@ -87,8 +88,8 @@ struct Run<'a, S> {
 }
 
 /// Reclaims until `goal` is reached or nothing more can be freed. `enter` is called around each
-/// step that works on the stack itself; functions of the program run between two of them. Does
-/// nothing inside of another reclaim of the same task.
+/// step that works on the stack itself; functions of the program run between two steps. Does
+/// nothing inside another reclaim of the same task.
 pub fn balance<S: CachingStack, G>(
     stack: &S,
     caller: ReclaimCaller,
@@ -166,7 +167,7 @@ fn zones<S: CachingStack>(stack: &S) -> &Zones {
     CacheHost::pages(stack).zones()
 }
 
-/// Takes the marks of a shortage away, where the high mark is reached.
+/// Clears the marks of a shortage if the high mark is reached.
 fn note_high<S: CachingStack>(stack: &S) {
     let zones = zones(stack);
     if !zones.budget().is_below(Mark::High) {
@@ -177,7 +178,7 @@ fn note_high<S: CachingStack>(stack: &S) {
 
 /// The shares of pages and objects in this balance.
 fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Share) {
-    // A function of the program.
+    // Calls functions of the program, so not inside the gate.
     let objects = stack.shrinkers().refaults();
     let _inside = enter();
     let cache = stack.used_page_cache();
@@ -188,7 +189,7 @@ fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Shar
     (costs.of_pages(), costs.of_objects())
 }
 
-/// Takes from groups what they have above their high limits.
+/// Takes from groups the frames above their high limits.
 fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
     let (Some(cache), groups) = (stack.used_page_cache(), CachingStack::groups(stack)) else {
         return;
@@ -217,7 +218,7 @@ impl<S: CachingStack> Run<'_, S> {
         CacheHost::pages(self.stack)
     }
 
-    /// One pass; returns whether another one is to follow.
+    /// Makes one pass; returns whether another one should follow.
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();
@@ -242,7 +243,7 @@ impl<S: CachingStack> Run<'_, S> {
         true
     }
 
-    /// Takes back what Quarry itself holds.
+    /// Takes back Quarry's own reserves.
     fn take_own(&mut self) {
         self.stack.shrink_mappings(self.missing());
         if self.passes == 1 {
@@ -281,8 +282,8 @@ impl<S: CachingStack> Run<'_, S> {
         }
     }
 
-    /// Takes back what page lists hold: what was freed is on one, where it is still in use for the
-    /// budget. The lists of other CPUs only once, because those who use them take it again.
+    /// Takes freed pages back from page lists, where the budget still counts them as in use. Drains
+    /// the lists of other CPUs only once, because their users take the pages again.
     fn drain_lists(&mut self) {
         match core::mem::replace(&mut self.has_drained_lists, true) {
             true => self.lists().drain_slot(CacheHost::slot(self.stack)),
@@ -290,7 +291,7 @@ impl<S: CachingStack> Run<'_, S> {
         }
     }
 
-    /// Not inside the gate.
+    /// Runs outside of the gate.
     fn ask_shrinkers(&mut self) {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
         let shrinkers = self.stack.shrinkers();
@@ -306,7 +307,7 @@ impl<S: CachingStack> Run<'_, S> {
     fn note_objects(&mut self, done: Shrunk) {
         self.objects += done;
         self.window += done;
-        // They are in the arrays of this CPU, and their slabs may be empty by now.
+        // The freed objects are in the arrays of this CPU, and their slabs may be empty by now.
         self.has_drained &= done.freed == 0;
     }
 }

@@ -1,4 +1,4 @@
-//! What a stack remembers of its balance: who takes part in it, and what it has done so far.
+//! State of a stack's balance: its participants, and counts of what it has done.
 
 use super::cost::Costs;
 use super::pressure::PressureEvents;
@@ -9,7 +9,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// See the module. All zero bytes at first.
+/// State of a stack's balance. All zero bytes at first.
 pub(super) struct Balancing {
     pub(super) shrinkers: Shrinkers,
     pub(super) pressure: PressureEvents,
@@ -35,7 +35,7 @@ impl Balancing {
     }
 }
 
-/// Declares the counters, by the names that [`BalanceStats`] has for them.
+/// Declares the counters, with the names of the fields of [`BalanceStats`].
 macro_rules! counts {
     ($($name:ident)*) => {
         /// The counters.

@@ -5,7 +5,7 @@ use super::balancing::Balancing;
 use crate::page_cache::PageCache;
 
 /// See the module; all zero bytes at first. The figures of [`CachingStack`](super::CachingStack)
-/// stand in front, because a program may use them without a cached page.
+/// come first, because a program may use them without a cached page.
 #[repr(C)]
 pub struct PageCaching {
     pub(super) balancing: Balancing,

@@ -1,28 +1,28 @@
-//! Who pays for a shortage: cached pages and registered objects share the work of a reclaim by what
-//! it costs to have them again (the balance of file and anonymous pages, Linux 5.8 and 5.9,
-//! `lru_note_cost` and `get_scan_count`).
+//! The shares of a reclaim: cached pages and registered objects share the work by the cost of
+//! making them again (the balance of file and anonymous pages, Linux 5.8 and 5.9, `lru_note_cost`
+//! and `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
-//! refaults lately is scanned less: with costs `c` and `d` of both sides, of which each also bears
-//! the sum, so that neither side is ever scanned more than twice as much as the other,
+//! recent refaults is scanned less. With costs `c` and `d` of the two sides, each increased by
+//! their sum so that no side is ever scanned more than twice as much as the other:
 //!
 //! ```text
 //! share of the first side = (2 d + c) / (3 c + 3 d)
 //! ```
-//! and a scan is twice that share of what the priority says. Events fade: whenever the costs
+//! A scan is twice this share of the amount of its priority. Events fade: when the two costs
 //! together exceed a quarter of all pages, both are halved.
 
-/// The costs lately.
+/// Recent costs of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {
     pages: u64,
     objects: u64,
-    /// The counts at the last look.
+    /// The counts at the last call of `note`.
     seen_pages: u64,
     seen_objects: u64,
 }
 
-/// A part of a whole: what one side has to bear of twice its scan.
+/// A part of a whole: the share of one side in twice its scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     numerator: u64,
@@ -30,7 +30,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// As much as the other side.
+    /// Half of the work.
     #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
@@ -46,9 +46,9 @@ impl Costs {
         Self { pages: 0, objects: 0, seen_pages: 0, seen_objects: 0 }
     }
 
-    /// Notes how often pages and objects have been refaulted so far, where `all` pages are cached.
+    /// Records the refaults of pages and objects so far; `all` pages are cached.
     pub(super) fn note(&mut self, pages: u64, objects: u64, all: u64) {
-        // A count that has fallen is one of shrinkers of which one is gone.
+        // A count falls when a shrinker is removed.
         self.pages += pages.saturating_sub(self.seen_pages);
         self.objects += objects.saturating_sub(self.seen_objects);
         (self.seen_pages, self.seen_objects) = (pages, objects);
@@ -71,7 +71,7 @@ impl Costs {
 
 /// The share of a side of cost `own`.
 fn share(own: u64, other: u64) -> Share {
-    // One more on each side: where nothing is known, both bear the same.
+    // One more on each side, so that both sides share equally when there are no refaults.
     let (own, other) = (own + 1, other + 1);
     let total = own + other;
     Share { numerator: total + other, denominator: 3 * total }

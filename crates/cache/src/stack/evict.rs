@@ -1,12 +1,13 @@
-//! The first stage of a direct reclaim: a request that has found nothing takes pages of the cache.
+//! The first stage of a direct reclaim: a request that has found no memory takes pages of the
+//! cache.
 //!
-//! Freed mappings and objects in barns go first, which cost less to have again than a page, then
+//! Freed mappings and objects in barns go first, which cost less to make again than a page, then
 //! clean, unused pages, 32 of them in 200 us at a time, as long as that frees some. Nothing is
 //! written, and no function of the program is called: the caller may hold any lock of the program.
-//! Locks of mappings are only tried, those of LRU lists are waited for, since their holders ask for
-//! nothing meanwhile. Where all that could go is behind locks of mappings, the task naps outside of
-//! the gate: the holder has lost its CPU. The heap leaves the cache as much as lies below the low
-//! mark, or reads would be refused.
+//! Locks of mappings are only tried; for locks of LRU lists the task waits, since their holders
+//! request nothing. If all pages that could go belong to locked mappings, the task naps outside of
+//! the gate, so that a holder that has lost its CPU can go on. The heap leaves the cache as many
+//! pages as lie below the low mark, or reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -18,7 +19,7 @@ use quarry_sys::own_stack;
 
 /// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
-/// Pages in a row that a request looks at of which none can go: some milliseconds.
+/// Pages in a row that a request looks at without freeing one: some milliseconds.
 const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
@@ -46,7 +47,7 @@ fn evict_for<S: CachingStack>(
         if (has_all || has_freed && miss.frames() <= CLUSTER) && attempt() {
             return true;
         }
-        // The budget has them, and a zone or the system has not.
+        // The budget has the frames, but a zone or the system has not.
         lost += u32::from(has_all);
         if lost > MOST_LOST {
             return false;
@@ -64,8 +65,8 @@ fn evict_for<S: CachingStack>(
     }
 }
 
-/// Pages that the claimant may take next, for which so many frames are missing. At its floor the
-/// cache takes no more than it needs: the heap would have the rest.
+/// Number of pages that the claimant may take next, while `missing` frames are missing. At its
+/// floor the cache takes no more than it needs, because the heap would take the rest.
 fn evictable<S: CachingStack>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
@@ -77,7 +78,7 @@ fn evictable<S: CachingStack>(
     spare.max(least).min(CLUSTER.into()) as usize
 }
 
-/// Frames of cached pages that the heap may have: it leaves the cache its floor, as many as lie
+/// Frames of cached pages that the heap may take: it leaves the cache a floor, the number of frames
 /// below the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = CacheHost::pages(stack).zones().budget().marks().low;
@@ -90,7 +91,7 @@ pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// Everything twice: what is used is activated the first time.
+/// Each page twice: the first look activates used ones.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }
@@ -99,8 +100,8 @@ fn near<S: CachingStack>(stack: &S) -> NodeId {
     CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
 }
 
-/// Evicts up to 32 clean pages of the cache, if the heap may have them; returns whether it did.
-/// Does nothing inside of another reclaim of the same task.
+/// Evicts up to 32 clean pages of the cache, if the heap may take them; returns whether it did.
+/// Does nothing inside another reclaim of the same task.
 #[cold]
 pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
     let Some(cache) = stack.used_page_cache() else { return false };

@@ -1,4 +1,4 @@
-//! A stack with a page cache: what the cache stands on, and what its users have.
+//! A stack with a page cache: the interface to the layers below, and for users of the stack.
 
 use super::caching::PageCaching;
 use super::pressure::PressureEvents;
@@ -16,13 +16,13 @@ use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// A stack whose cache is a page cache.
 pub trait CachingStack: CacheHost<Cache = PageCaching> {
-    /// The page cache, whose tables are made at the first call. O(1) after that.
+    /// The page cache; makes its tables at the first call. O(1) after that.
     ///
     /// # Errors
-    /// Where the system refuses memory for them, or a stack has as many slab caches as it can.
+    /// If the system refuses memory for them, or the stack has its most slab caches already.
     ///
     /// # Panics
-    /// Where the stack is not initialised.
+    /// If the stack is not initialised.
     fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
         match self.used_page_cache() {
             Some(cache) => Ok(cache),
@@ -43,7 +43,7 @@ pub trait CachingStack: CacheHost<Cache = PageCaching> {
         &self.cached().balancing.shrinkers
     }
 
-    /// How short memory is, and the callbacks that are told.
+    /// The shortage of memory, as a level, and its callbacks.
     #[must_use]
     fn pressure(&self) -> &PressureEvents {
         &self.cached().balancing.pressure
@@ -70,13 +70,13 @@ fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>>
 
 impl<S: CacheHost<Cache = PageCaching>> NodeHost for S {
     fn alloc_node(&self) -> Option<Object> {
-        // The request that wants the node reclaims: one with little effort does not.
+        // No reclaim here: the request that wants the node reclaims, depending on its effort.
         self.alloc_object(self.cached().pages.nodes()?)
     }
 
     unsafe fn free_nodes(&self, nodes: &[Object]) {
         let Some(id) = self.cached().pages.nodes() else { return };
-        // SAFETY: they came from this cache, and no task uses them (the caller's promise).
+        // SAFETY: the nodes came from this cache, and no task uses them (the caller's promise).
         unsafe { self.free_objects(id, nodes) };
     }
 

@@ -1,13 +1,13 @@
-//! The choices of a stack with a page cache.
+//! Options of a stack with a page cache.
 
 use crate::lru::LruOptions;
 use crate::page_cache::PageCacheOptions;
 
-/// How the cache of a stack is set up.
+/// Options of the cache of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCachingOptions {
-    /// Lists of cached pages.
+    /// Options of the lists of cached pages.
     pub lru: LruOptions,
-    /// The page cache.
+    /// Options of the page cache.
     pub pages: PageCacheOptions,
 }

@@ -1,9 +1,9 @@
-//! How short memory is, in three levels, and who is told (`vmpressure`, Linux 3.10).
+//! The shortage of memory in three levels, and the callbacks for it (`vmpressure`, Linux 3.10).
 //!
-//! The level follows from how much of what a reclaim looks at it can free: of a window of 512 pages
-//! or objects less than 40 % is medium, less than 5 % critical, and so is a reclaim that has come
-//! down to looking at an eighth of everything at once. Callbacks are told when the level changes,
-//! and not again as long as it stays.
+//! The level follows from the part that a reclaim can free of what it looks at: in a window of 512
+//! pages or objects, less than 40 % is medium, and less than 5 % is critical. A reclaim that looks
+//! at an eighth of everything at once is critical too. Callbacks are called when the level changes,
+//! and not again while it stays.
 
 use super::shrinkers::Shrunk;
 use quarry_mm::stack::Pressure;
@@ -12,23 +12,23 @@ use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
 /// Callbacks that a stack can have.
 pub const MOST_CALLBACKS: usize = 16;
-/// Pages and objects that are looked at before a level is believed (`vmpressure_win`, Linux 3.10:
+/// Pages and objects that a reclaim looks at before the level is set (`vmpressure_win`, Linux 3.10:
 /// 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// Percentages of what is looked at and not freed (Linux 3.10).
+/// Percentages of pages and objects that were looked at and not freed (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
-/// The priority from which on it is critical in any case (Linux 3.10).
+/// At this priority and below, the level is critical in any case (Linux 3.10).
 const CRITICAL_PRIORITY: u32 = 3;
 
-/// A callback that is told of levels.
+/// A callback for levels.
 #[derive(Clone, Copy)]
 struct Callback {
     context: *const (),
     call: unsafe fn(*const (), Pressure),
 }
 
-// SAFETY: whoever registers it promises that any thread may call it.
+// SAFETY: the caller that registers it promises that any thread may call it.
 unsafe impl Send for Callback {}
 
 /// The level of a stack, and its callbacks. All zero bytes at first.
@@ -42,7 +42,7 @@ impl PressureEvents {
         Self { level: AtomicU8::new(0), callbacks: Hooks::new() }
     }
 
-    /// Registers a callback; `None` where there are too many.
+    /// Registers a callback; `None` if there are too many.
     ///
     /// # Safety
     /// `call` may be called with `context` on any thread, until [`remove`](Self::remove) has
@@ -55,13 +55,13 @@ impl PressureEvents {
         self.callbacks.add(Callback { context, call })
     }
 
-    /// Removes a callback, after its call by another thread, if one is under way. Returns false
-    /// where the calling thread is in it.
+    /// Removes a callback; waits for its call by another thread, if there is one. Returns false if
+    /// the calling thread is in it.
     pub fn remove(&self, id: HookId) -> bool {
         self.callbacks.remove(id).is_ok()
     }
 
-    /// The level now.
+    /// The current level.
     #[must_use]
     pub fn level(&self) -> Pressure {
         match self.level.load(Relaxed) {
@@ -72,10 +72,10 @@ impl PressureEvents {
         }
     }
 
-    /// Tells the callbacks of a level, if it is another one.
+    /// Reports a level to the callbacks, if it has changed.
     pub(super) fn tell(&self, level: Pressure) {
         if self.level.swap(level as u8, Relaxed) != level as u8 {
-            // SAFETY: it is registered, so it may be called.
+            // SAFETY: the callback is registered, so it may be called.
             self.callbacks.for_each(|one| unsafe { (one.call)(one.context, level) });
         }
     }
@@ -86,7 +86,7 @@ impl PressureEvents {
     }
 }
 
-/// The level of a reclaim that is at a priority, after what it has done in this window.
+/// The level of a reclaim at a priority, after the work of this window.
 pub(super) fn level_of(window: &mut Shrunk, priority: u32, last: Pressure) -> Pressure {
     let Shrunk { scanned, freed } = *window;
     if priority <= CRITICAL_PRIORITY {

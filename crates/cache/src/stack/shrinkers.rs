@@ -1,31 +1,31 @@
 //! Shrinkers: caches of the program that give objects back when memory is short (`struct shrinker`,
 //! Linux 6.x).
 //!
-//! A shrinker says how many objects it could free, and frees as many of them as it is asked to. How
-//! many that are follows from its own size and from the priority of the reclaim alone (`shrink` of
-//! `do_shrink_slab`, Linux 3.12 to 6.18), so that of two caches both shrink in proportion:
+//! A shrinker reports how many objects it could free, and frees as many of them as it is asked to.
+//! That number depends only on its own size and on the priority of the reclaim (`shrink` of
+//! `do_shrink_slab`, Linux 3.12 to 6.18), so that all caches shrink in proportion:
 //!
 //! ```text
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! It is scanned in batches; what is left of less than a batch is deferred to the next time
-//! (deferred in proportion since Linux 5.13).
+//! It is scanned in batches; a rest of less than a batch is deferred to the next time (deferred in
+//! proportion since Linux 5.13).
 //!
-//! A shrinker is not believed: what counts for a reclaim are frames that have left the budget. Each
-//! call is bounded, whatever a shrinker says: no more objects than memory can hold, and so many
-//! batches.
+//! A reclaim does not rely on a shrinker's answers: only frames that have left the budget count.
+//! Each call is bounded, whatever a shrinker returns: by the number of objects that memory can
+//! hold, and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
 
 /// Shrinkers that a stack can have.
 pub const MOST_SHRINKERS: usize = 64;
-/// Objects of a batch where a shrinker names no number (`SHRINK_BATCH`, Linux 3.12).
+/// Objects of a batch if a shrinker gives no number (`SHRINK_BATCH`, Linux 3.12).
 const BATCH: u64 = 128;
-/// Batches of one call at most: a shrinker that claims to have more must not hang a reclaim.
+/// Most batches of one call: a shrinker that claims to have more must not hang a reclaim.
 const MOST_BATCHES: u32 = 1 << 16;
-/// Batches in a row that free nothing, after which a call ends.
+/// A call ends after this many batches in a row that free nothing.
 const MOST_IDLE_BATCHES: u32 = 32;
 /// Bytes of the smallest object.
 const LEAST_OBJECT: u64 = 16;
@@ -49,28 +49,28 @@ pub struct ShrinkControl {
     pub caller: ReclaimCaller,
 }
 
-/// How many objects a shrinker could free.
+/// Number of objects that a shrinker could free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many.
+    /// This many.
     Objects(u64),
-    /// There are none (`SHRINK_EMPTY`).
+    /// None (`SHRINK_EMPTY`).
     Empty,
-    /// That cannot be said now, without waiting for somebody (0 in the kernel).
+    /// Unknown now, because the shrinker would have to wait (0 in the kernel).
     Unknown,
 }
 
 /// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// It has gone on.
+    /// The scan went on.
     Objects {
-        /// Objects that it has freed.
+        /// Objects that were freed.
         freed: u64,
-        /// Objects that it has looked at, those included.
+        /// Objects that were looked at, including freed ones.
         scanned: u64,
     },
-    /// It cannot do anything now, and is not to be asked again in this reclaim (`SHRINK_STOP`).
+    /// The shrinker cannot free now, and is not asked again in this reclaim (`SHRINK_STOP`).
     Stop,
 }
 
@@ -80,14 +80,14 @@ pub enum Scanned {
 /// inside `malloc` or `free`. They may allocate and free: a request from inside may use the reserve
 /// below the min mark, and never reclaims. One call of a shrinker runs at a time.
 pub trait Shrinker: Send + Sync {
-    /// How many objects could be freed.
+    /// Number of objects that could be freed.
     fn count(&self, control: &ShrinkControl) -> Count;
 
     /// Looks at `control.objects` objects, the oldest first, and frees those that can be freed.
     fn scan(&self, control: &ShrinkControl) -> Scanned;
 
-    /// Objects that had to be made again because an earlier scan had freed them, ever: a cache with
-    /// many such objects is scanned less, and the page cache more. 0 where that is not known.
+    /// Objects that had to be made again because an earlier scan had freed them, in total: a cache
+    /// with many such objects is scanned less, and the page cache more. 0 if not known.
     fn refaults(&self) -> u64 {
         0
     }
@@ -110,12 +110,12 @@ impl<P: core::ops::Deref<Target: Shrinker> + Send + Sync> Shrinker for P {
 /// The description of a shrinker, given when it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShrinkerOptions {
-    /// The cost of making an object again, where 2 is that of reading a page (`DEFAULT_SEEKS`); 0
-    /// for objects that cost next to nothing.
+    /// The cost of making an object again, where reading a page costs 2 (`DEFAULT_SEEKS`); 0 for
+    /// objects that cost next to nothing.
     pub seeks: u32,
     /// Objects of one scan; 0 stands for 128.
     pub batch: u32,
-    /// Bytes of an object, for what is said to be available; 0 where that is not known.
+    /// Bytes of an object, to estimate available memory; 0 if not known.
     pub object_bytes: usize,
 }
 
@@ -133,13 +133,13 @@ struct Registered {
     scan: unsafe fn(*const (), &ShrinkControl) -> Scanned,
     refaults: unsafe fn(*const ()) -> u64,
     options: ShrinkerOptions,
-    /// Objects that were to be scanned and have not been (`nr_deferred`).
+    /// Objects that should have been scanned and were not (`nr_deferred`).
     deferred: u64,
     /// The last result of `count`.
     objects: u64,
 }
 
-// SAFETY: a `Shrinker` may be used by any thread, and whoever has registered it lets it live.
+// SAFETY: any thread may use a `Shrinker`, and the caller of `add` keeps it alive.
 unsafe impl Send for Registered {}
 
 /// The work of shrinkers.
@@ -156,7 +156,7 @@ impl core::ops::AddAssign for Shrunk {
     }
 }
 
-/// All shrinkers of a stack. All zero bytes where there are none.
+/// All shrinkers of a stack. All zero bytes if there are none.
 pub struct Shrinkers {
     all: Hooks<Registered, MOST_SHRINKERS>,
 }
@@ -166,22 +166,22 @@ impl Shrinkers {
         Self { all: Hooks::new() }
     }
 
-    /// Registers a shrinker; `None` where there are too many.
+    /// Registers a shrinker; `None` if there are too many.
     ///
     /// # Safety
-    /// It lives until [`remove`](Self::remove) has removed it.
+    /// The shrinker lives until [`remove`](Self::remove) has removed it.
     pub unsafe fn add<S: Shrinker>(
         &self,
         shrinker: *const S,
         options: ShrinkerOptions,
     ) -> Option<HookId> {
         unsafe fn at<'a, S>(shrinker: *const ()) -> &'a S {
-            // SAFETY: registered as an `S`, which lives (caller's promise).
+            // SAFETY: registered as an `S`, which lives (the caller's promise).
             unsafe { &*shrinker.cast::<S>() }
         }
         self.all.add(Registered {
             shrinker: shrinker.cast(),
-            // SAFETY: these are called with `shrinker` only, while it is registered.
+            // SAFETY: these functions are called only with `shrinker`, while it is registered.
             count: |shrinker, control| unsafe { at::<S>(shrinker) }.count(control),
             // SAFETY: as above.
             scan: |shrinker, control| unsafe { at::<S>(shrinker) }.scan(control),
@@ -193,19 +193,19 @@ impl Shrinkers {
         })
     }
 
-    /// Removes a shrinker, after its scan by another thread, if one is under way. It is not called
-    /// any more after that. Returns false where the calling thread is in its scan.
+    /// Removes a shrinker; waits for its scan by another thread, if there is one. It is not called
+    /// after that. Returns false if the calling thread is in its scan.
     pub fn remove(&self, id: HookId) -> bool {
         self.all.remove(id).is_ok()
     }
 
-    /// Returns whether there is any.
+    /// Returns whether there are any.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.all.is_any()
     }
 
-    /// Asks every shrinker for its share at a priority, where memory can hold `most` objects.
+    /// Asks every shrinker for its share at a priority; memory can hold `most` objects.
     pub(super) fn shrink(
         &self,
         caller: ReclaimCaller,
@@ -218,15 +218,15 @@ impl Shrinkers {
         shrunk
     }
 
-    /// Refaults of all of them so far.
+    /// Sum of the refaults of all shrinkers.
     pub(super) fn refaults(&self) -> u64 {
         let mut sum = 0_u64;
-        // SAFETY: it is registered, so it lives.
+        // SAFETY: the shrinker is registered, so it lives.
         self.all.for_each(|one| sum = sum.saturating_add(unsafe { (one.refaults)(one.shrinker) }));
         sum
     }
 
-    /// Bytes that they could free, as far as they have said when they were last asked.
+    /// Bytes that the shrinkers could free, by their last answers.
     pub(super) fn reclaimable_bytes(&self) -> usize {
         let mut sum = 0_usize;
         self.all.for_each(|one| {
@@ -246,7 +246,7 @@ impl Registered {
     /// `do_shrink_slab`.
     fn shrink(&mut self, caller: ReclaimCaller, priority: u32, share: Share, most: u64) -> Shrunk {
         let control = |objects| ShrinkControl { objects, caller };
-        // SAFETY: it is registered, so it lives.
+        // SAFETY: the shrinker is registered, so it lives.
         let count = match unsafe { (self.count)(self.shrinker, &control(0)) } {
             Count::Objects(count) => count.min(most),
             Count::Empty => 0,
@@ -261,13 +261,13 @@ impl Registered {
         let mut left = (self.deferred >> priority).saturating_add(delta).min(2 * count);
         let batch = if self.options.batch == 0 { BATCH } else { self.options.batch.into() };
         let (mut shrunk, mut batches, mut idle) = (Shrunk::default(), 0, 0);
-        // Where the whole cache is less than a batch, and memory very short, all of it is scanned.
+        // If the whole cache is less than a batch, and memory very short, all of it is scanned.
         while left > 0 && (left >= batch || left >= count) && batches < MOST_BATCHES {
             let asked = left.min(batch);
             // SAFETY: as above.
             let scanned = unsafe { (self.scan)(self.shrinker, &control(asked)) };
             let Scanned::Objects { freed, scanned } = scanned else { break };
-            // Whoever says that nothing was scanned has been asked nevertheless.
+            // A batch that scanned nothing counts as one object.
             let scanned = scanned.clamp(1, asked);
             let freed = freed.min(scanned);
             shrunk += Shrunk { scanned, freed };
@@ -284,7 +284,7 @@ impl Registered {
     }
 }
 
-/// Objects to scan of `count`, by their size and cost alone.
+/// Number of objects of `count` to scan, by priority and cost alone.
 fn delta_of(count: u64, priority: u32, seeks: u32) -> u64 {
     match seeks {
         0 => count / 2,

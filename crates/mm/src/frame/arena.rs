@@ -35,7 +35,7 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: behind the first 2 GiB (or quarter of a small window), lowest address first, then
+    /// Mappings: after the first 2 GiB (or quarter of a small window), lowest address first, then
     /// anywhere. So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
@@ -53,7 +53,7 @@ pub struct Wanted {
     pub count: u32,
     /// The alignment of the address in pageblocks, a power of two.
     pub align: u32,
-    /// Pageblocks behind them that should be free as well.
+    /// Pageblocks after the extent that should be free as well.
     pub room: u32,
 }
 
@@ -71,14 +71,14 @@ pub struct Arena {
     span: AtomicU32,
 }
 
-// SAFETY: the base, which alone is not Sync by itself, never changes.
+// SAFETY: `base`, the only field that is not Sync by itself, never changes.
 unsafe impl Sync for Arena {}
 // SAFETY: as for Sync.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena of the `pageblocks` pageblocks from `base` on; that part of a window is the arena's
-    /// alone.
+    /// An arena of the `pageblocks` pageblocks from `base` on, a part of a window that nothing else
+    /// uses.
     ///
     /// # Errors
     /// The error of the OS, which refuses memory for the bits.
@@ -126,7 +126,7 @@ impl Arena {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
     }
 
-    /// As [`span_bytes`](Self::span_bytes), in pageblocks.
+    /// Same as [`span_bytes`](Self::span_bytes), in pageblocks.
     #[must_use]
     pub fn span_blocks(&self) -> u32 {
         self.span.load(Relaxed)
@@ -171,7 +171,7 @@ impl Arena {
         self.address(PageblockIndex(block).first())
     }
 
-    /// The frame that holds an address, if it has metadata; only then may the address be ours.
+    /// The frame that holds an address, if it has metadata; any other address is not Quarry's.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
@@ -192,8 +192,8 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent: with the room, if there is one; else at the wanted side; else anywhere.
-    /// O(log pageblocks + count / 64), but see [`BlockBits::find`] for one that is aligned.
+    /// Takes a free extent: one with free room after it, else one on the wanted side, else any.
+    /// O(log pageblocks + count / 64), but see [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -217,7 +217,7 @@ impl Arena {
         is_free
     }
 
-    /// Makes a taken extent free again, but for its excluded pageblocks.
+    /// Frees a taken extent, except its excluded pageblocks.
     pub(super) fn release(&self, first: u32, count: u32) {
         let _held = self.lock.lock();
         let end = first + count;
@@ -253,8 +253,9 @@ impl Arena {
         self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
-    /// Returns whether the arena may make another hole, and so another mapping of the kernel. A
-    /// quarter of the mappings that the kernel allows are the arena's; the rest is the program's.
+    /// Returns whether the arena may make another hole, and thus one more mapping of the kernel.
+    /// The arena may use a quarter of the mappings that the kernel allows; the rest is the
+    /// program's.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -268,8 +269,8 @@ impl Arena {
         self.bits.find(start, count, |block| self.align_up(block, align))
     }
 
-    /// The first block from `block` on whose *address* is a multiple of `align` pageblocks: the
-    /// window itself starts at a multiple of two.
+    /// The first block from `block` on whose *address* is a multiple of `align` pageblocks (the
+    /// window itself starts at a multiple of two).
     fn align_up(&self, block: u32, align: u32) -> Option<u32> {
         let base = self.base.as_ptr() as usize / PAGEBLOCK_BYTES;
         let aligned = (base + block as usize).next_multiple_of(align as usize);
@@ -281,10 +282,10 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the equations. No other thread may use the arena meanwhile.
+    /// Checks the equations. No other thread may use the arena during the check.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();
         self.bits.validate()?;
@@ -331,14 +332,14 @@ impl LockedArena<'_> {
             let neighbours = usize::from(below) + usize::from(is_set(end));
             arena.bits.set(Bit::Mapped, start, end, is_mapped);
             let ranges = arena.ranges.load(Relaxed);
-            // An isolated extent is one range more; one between two ranges joins them.
+            // An isolated extent adds one range; one between two ranges joins them.
             let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
             arena.ranges.store(ranges + more - fewer, Relaxed);
         }
     }
 
-    /// Makes the metadata of at least `end` pageblocks accessible by `grow`, which is given how
-    /// many there are to be, in whole sections of `section`.
+    /// Makes the metadata of at least `end` pageblocks accessible: calls `grow` with the new number
+    /// of pageblocks, in whole sections of `section`.
     ///
     /// # Errors
     /// The error of `grow`; the span has not changed then.
@@ -361,9 +362,9 @@ impl Drop for Arena {
     fn drop(&mut self) {
         for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
-            // SAFETY: we mapped it. A holder of an address in it got a bare pointer, and has
-            // promised not to use it longer than the arena. A part that the OS refuses to unmap
-            // stays mapped.
+            // SAFETY: the arena mapped it. Code that holds an address in it got a bare pointer, and
+            // has promised not to use that longer than the arena. A part that the OS refuses to
+            // unmap stays mapped.
             let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
         }
     }

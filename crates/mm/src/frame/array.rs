@@ -51,7 +51,8 @@ macro_rules! fresh_zero {
         }
 
         #[expect(unsafe_code, reason = "the bounds check what the trait asks for")]
-        // SAFETY: a struct is valid where its fields are, and the bounds say that they are.
+        // SAFETY: zero bytes are a valid struct if they are valid for each field, as the bounds
+        // require.
         unsafe impl $crate::frame::FreshZero for $name where $($of: $crate::frame::FreshZero),* {}
     )*};
 }
@@ -69,11 +70,11 @@ pub struct OsArray<T> {
 
 // SAFETY: the array hands out `&T` only.
 unsafe impl<T: Sync> Sync for OsArray<T> {}
-// SAFETY: it owns its entries, none of which is bound to a thread.
+// SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T> OsArray<T> {
-    /// An array of `len` entries, each made by `make` in its place.
+    /// An array of `len` entries; `make(index)` makes each of them in place.
     ///
     /// # Errors
     /// The error of the OS.
@@ -90,7 +91,7 @@ impl<T> OsArray<T> {
         Ok(array)
     }
 
-    /// Memory for `len` entries, zero bytes so far.
+    /// Zeroed memory for `len` entries.
     fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
@@ -124,7 +125,7 @@ impl<T> OsArray<T> {
         unsafe { self.start.add(index).as_ref() }
     }
 
-    /// The first entry, for code that indexes without a check of its own.
+    /// The first entry, for code that indexes without a bounds check.
     #[inline]
     #[must_use]
     pub fn start(&self) -> NonNull<T> {
@@ -138,7 +139,7 @@ impl<T> OsArray<T> {
         self.len
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the array has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

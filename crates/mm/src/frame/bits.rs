@@ -83,7 +83,7 @@ impl FrameBits {
         self.0 == Self::NONE.0
     }
 
-    /// The first extent at or behind `from`: its first frame and its end.
+    /// The first extent at or after `from`: its first frame and its end.
     #[inline]
     #[must_use]
     pub fn next_extent(&self, from: u32) -> Option<(u32, u32)> {
@@ -97,7 +97,7 @@ impl FrameBits {
         Some((first, self.end_of_extent(first)))
     }
 
-    /// The end of the extent that holds `frame`, or `frame` where it is in none.
+    /// The end of the extent that holds `frame`, or `frame` if no extent does.
     #[inline]
     #[must_use]
     pub fn end_of_extent(&self, frame: u32) -> u32 {
@@ -154,7 +154,7 @@ impl FrameBits {
             from = end;
             let (at, length) = ((first + align - 1) & !(align - 1), end - first);
             if length < shortest && at + count <= end {
-                // The best one so far is one of the others now.
+                // The best extent so far becomes one of the others.
                 others = others.max(if best.is_some() { shortest } else { 0 });
                 shortest = length;
                 best = Some((at, (at - first).max(end - at - count)));
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Extents of a naive kind: first frame and end of each.
+    /// The extents, found bit by bit: first frame and end of each.
     fn naive_extents(set: &[bool]) -> Vec<(u32, u32)> {
         let mut extents = Vec::new();
         let mut at = 0;

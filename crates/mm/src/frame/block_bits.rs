@@ -1,14 +1,14 @@
-//! Three bits for each pageblock of a window; those of 64 pageblocks lie together, because small
+//! Three bits for each pageblock of a window. The bits of 64 pageblocks lie together, because small
 //! programs use no more.
 //!
-//! The fourth word beside them speeds up the search for free extents. Words form *groups*, and
-//! groups form *regions*. A summary of each knows three extents of free blocks: the longest one,
-//! and those at the beginning and at the end. A search passes over groups and regions that cannot
+//! A fourth word beside them speeds up the search for free extents. Words form *groups*, and groups
+//! form *regions*. A summary of each holds three extents of free blocks: the longest one, the one
+//! at the beginning and the one at the end. A search passes over groups and regions that cannot
 //! hold the wanted extent: a window of 8 TiB has 128 regions of 32 groups of 16 words.
 //!
-//! Equation: the summary of a group follows from its words, that of a region from its groups. A
-//! summary says by how much each extent is shorter than the whole, so that fresh zero bytes mean
-//! that all is free.
+//! Equation: the summary of a group follows from its words, the summary of a region from its
+//! groups. A summary stores by how much each extent is shorter than the whole, so that fresh zero
+//! bytes mean that all is free.
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
@@ -109,7 +109,7 @@ impl FreeExtents {
     }
 }
 
-/// The bits. Their owner has a lock, under which it changes them.
+/// The bits. Their owner changes them under a lock of its own.
 pub(super) struct BlockBits {
     words: OsArray<[AtomicU64; 4]>,
     len: u32,
@@ -122,7 +122,7 @@ fn mask(at: u32, end: u32) -> u64 {
     if first + count >= WORD_BLOCKS { from } else { from & !(u64::MAX << (first + count)) }
 }
 
-/// The words that hold blocks `first..end`; each is given as the first of these blocks in it.
+/// The words that hold blocks `first..end`, each given by the first of these blocks in it.
 fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
     let mut next = first;
     core::iter::from_fn(move || {
@@ -162,7 +162,7 @@ impl BlockBits {
         }
     }
 
-    /// Clears the bits of those of the blocks `first..end` that are taken and not excluded; returns
+    /// Clears the taken bits of the blocks in `first..end` that are taken and not excluded; returns
     /// how many.
     pub(super) fn release(&self, first: u32, end: u32) -> u32 {
         let mut released = 0;
@@ -176,7 +176,7 @@ impl BlockBits {
         released
     }
 
-    /// The first block from `next` on whose bit is as asked for, or `end`. O(blocks / 64).
+    /// The first block from `next` on whose bit equals `is_set`, or `end`. O(blocks / 64).
     pub(super) fn next(&self, bit: Bit, is_set: bool, next: u32, end: u32) -> u32 {
         let end = end.min(self.len);
         let flip = if is_set { 0 } else { u64::MAX };
@@ -188,8 +188,8 @@ impl BlockBits {
             .unwrap_or(end)
     }
 
-    /// The extents of blocks in `first..end` whose bits are as asked for, as `(start, end)`. Each
-    /// is found when it is asked for, so bits in front of it may be changed meanwhile.
+    /// The extents of blocks in `first..end` whose bits equal `is_set`, as `(start, end)`. Each is
+    /// found when the caller asks for it, so bits before it may change in between.
     pub(super) fn extents(
         &self,
         bit: Bit,
@@ -205,20 +205,20 @@ impl BlockBits {
         })
     }
 
-    /// The word with the summary of the `level` that begins at `block`; none where the window ends
-    /// within it. A search looks into such a unit.
+    /// The word with the summary of the `level` that begins at `block`; `None` where the window
+    /// ends within that unit, and a search has to look at its words.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
         let index = (block / WORD_BLOCKS + level.place()) as usize;
         (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
     }
 
-    /// The summary of the `level` that begins at `block`.
+    /// The stored summary of the `level` that begins at `block`.
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
         let packed = self.summary(level, block)?.load(Ordering::Relaxed);
         Some(FreeExtents::unpacked(level, packed))
     }
 
-    /// The same, computed from the words or groups.
+    /// The same summary, computed from the words or groups.
     fn counted(&self, level: Level, block: u32) -> FreeExtents {
         let parts = (block..block + level.blocks()).step_by(match level {
             Level::Group => WORD_BLOCKS,
@@ -243,17 +243,16 @@ impl BlockBits {
         }
     }
 
-    /// The first extent of `count` blocks from `start` on that are not taken and whose first one
-    /// `align_up` leaves as it is; that gives the first block from one on with which an extent may
-    /// begin. O(log blocks) where that may be any, and else for each extent that does not begin
-    /// well.
+    /// The first extent of `count` free blocks from `start` on that begins at an aligned block;
+    /// `align_up` returns the first aligned block from a given one on. O(log blocks) where every
+    /// block is aligned; else O(log blocks) for each free extent that begins at an unaligned block.
     pub(super) fn find(
         &self,
         start: u32,
         count: u32,
         align_up: impl Fn(u32) -> Option<u32>,
     ) -> Option<u32> {
-        // The extent that is looked at begins at `free` and goes on to `at`, at least.
+        // The extent in view begins at `free` and reaches at least to `at`.
         let (mut free, mut at) = (start, start);
         let fits = |free: u32, end: u32| {
             let first = align_up(free)?;
@@ -284,11 +283,11 @@ impl BlockBits {
         None
     }
 
-    /// The largest piece that begins at `at` and has no room for `count` blocks inside.
+    /// The largest unit that begins at `at` and has no room for `count` blocks inside.
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // The extent at its beginning continues the one in front, and is seen with that.
+            // The extent at its beginning continues the one before it, and is seen with that.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };
@@ -298,7 +297,7 @@ impl BlockBits {
     /// Checks the equations.
     ///
     /// # Errors
-    /// The one that does not hold.
+    /// The equation that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         for level in [Level::Group, Level::Region] {
             for block in (0..self.len).step_by(level.blocks() as usize) {

@@ -1,9 +1,10 @@
 //! Arrays of descriptors in a piece of a window, mapped only as far as they are used.
 //!
-//! An array that grows down begins where one that grows up does. So to the kernel both are one
-//! mapping, and a small program has both in one table of pages; a fork copies every such table.
+//! An array that grows down and one that grows up begin at the same address. So the kernel sees
+//! both as one mapping, and a small program has both in one table of pages; a fork copies every
+//! such table.
 //!
-//! Invariants: entries `0..len` are mapped and hold valid values; no page behind them is mapped;
+//! Invariants: entries `0..len` are mapped and hold valid values; no page after them is mapped;
 //! `len <= capacity`; `len` only grows.
 
 use super::array::FreshZero;
@@ -14,12 +15,12 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::announce::frame_array;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Entry `i` lies `i` entries behind the start.
+/// Entry `i` lies `i` entries after the start.
 pub(super) const UP: bool = false;
-/// Entry `i` lies `i + 1` entries in front of the start.
+/// Entry `i` lies `i + 1` entries before the start.
 pub const DOWN: bool = true;
 
-/// A growing number of `T`, shared by reference only; entries are zero when they come and are not
+/// A growing number of `T`, shared by reference only. New entries are zero; entries are not
 /// dropped.
 pub struct GrowingArray<T, const DIRECTION: bool = UP> {
     os: &'static dyn Os,
@@ -31,10 +32,10 @@ pub struct GrowingArray<T, const DIRECTION: bool = UP> {
 
 // SAFETY: the array hands out `&T` only.
 unsafe impl<T: Sync, const DIRECTION: bool> Sync for GrowingArray<T, DIRECTION> {}
-// SAFETY: it owns its entries, none of which is bound to a thread.
+// SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync, const DIRECTION: bool> Send for GrowingArray<T, DIRECTION> {}
 
-/// Bytes of a piece that arrays are mapped in.
+/// Bytes of the pieces in which arrays are mapped.
 fn page(os: &dyn Os) -> usize {
     os.page_size().max(FRAME_BYTES)
 }
@@ -45,24 +46,24 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         (capacity * size_of::<T>()).next_multiple_of(page(os))
     }
 
-    /// An empty array at `start`, which in its direction has [`span`](Self::span) bytes of a window
-    /// for itself. Maps nothing.
+    /// An empty array at `start`, from where [`span`](Self::span) bytes of a window in its
+    /// direction are its own. Maps nothing.
     ///
     /// # Panics
-    /// If `start` is no multiple of a page, or entries are aligned to more than a page.
+    /// If `start` is not a multiple of a page, or entries are aligned to more than a page.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// Says that entry `n` describes frame `n`. In products this does nothing.
+    /// Announces that entry `n` describes frame `n`. In products this does nothing.
     pub fn announce_as_of_frames(&self) {
         let start = self.start.as_ptr() as usize;
         frame_array(start, self.capacity, size_of::<T>(), DIRECTION);
     }
 
-    /// Makes entries `0..len` accessible, and the others on their last page. Only one thread may
-    /// call this at a time.
+    /// Makes entries `0..len` accessible, and the rest of their last page. Only one thread may call
+    /// this at a time.
     ///
     /// # Errors
     /// The error of the OS; the array has not changed then.
@@ -85,7 +86,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// Entry `index`.
     ///
     /// # Panics
-    /// If the array has not grown so far.
+    /// If the array has not grown to this entry.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
@@ -95,11 +96,11 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { self.place(index).as_ref() }
     }
 
-    /// Entry `index`, if the array has grown so far.
+    /// Entry `index`, if the array has grown to it.
     #[inline(always)]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
-        // SAFETY: as for `at`.
+        // SAFETY: same as in `at`.
         (index < self.len()).then(|| unsafe { self.place(index).as_ref() })
     }
 
@@ -113,12 +114,11 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives the memory of `count` entries from `first` on back, which fill whole pages of the
-    /// system; they are zero afterwards. Returns false where the system refuses; they may be zero
-    /// then, or not.
+    /// Gives the memory of `count` entries from `first` on, which fill whole pages of the system,
+    /// back to it; they are zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety
-    /// The entries are atomics, or structs of them, and already zero: nobody can tell.
+    /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
     pub unsafe fn purge(&self, first: usize, count: usize) -> bool {
         let (near, far) = (first * size_of::<T>(), (first + count) * size_of::<T>());
         let page = page(self.os);
@@ -135,7 +135,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// The address of the bytes from `near` to `far` of the array, counted in its direction.
     fn piece(&self, near: usize, far: usize) -> NonNull<u8> {
         let start = self.start.cast::<u8>();
-        // SAFETY: within the array's piece of the window, as far as any entries are.
+        // SAFETY: the bytes lie within the array's piece of the window, as its entries do.
         unsafe { if DIRECTION == UP { start.add(near) } else { start.sub(far) } }
     }
 
@@ -152,7 +152,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.len() == 0
     }
 
-    /// Most entries that it can have.
+    /// The most entries that the array can have.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -163,16 +163,16 @@ impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
-            // SAFETY: all that `grow` has mapped; references to entries borrow the array, and a
-            // holder of a bare pointer has promised not to outlive it. Pages that the system
-            // refuses to unmap stay mapped, and no one uses them.
+            // SAFETY: all that `grow` has mapped; references to entries borrow the array, and code
+            // that holds a bare pointer has promised not to use it longer. Pages that the system
+            // refuses to unmap stay mapped, and no code uses them.
             let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
     }
 }
 
 impl<T> GrowingArray<T, UP> {
-    /// The first entry, for code that indexes without a check of its own.
+    /// The first entry, for code that indexes without a bounds check.
     #[inline]
     #[must_use]
     pub fn start(&self) -> NonNull<T> {

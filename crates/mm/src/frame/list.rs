@@ -4,7 +4,7 @@
 //! the frame table, in the descriptor of a pageblock, or in a table of a slab policy. A list writes
 //! nothing into the memory that its members describe: that would bring purged pages back in.
 //!
-//! Equations: `head` is none iff the tail is; `previous(head)` and `next(tail)` are none;
+//! Equations: `head` is `NONE` iff the tail is; `previous(head) = next(tail) = NONE`;
 //! `previous(next(m)) = m` for every member `m` but the tail.
 
 use super::array::FreshZero;
@@ -44,8 +44,8 @@ impl Member for PageblockIndex {
     }
 }
 
-/// A member or none, as one word: 0 is none, so that fresh memory links nothing, and `n + 1` is the
-/// member with the number `n`.
+/// A link to a member or to none, as one word: 0 links to none, so that fresh memory links nothing,
+/// and `n + 1` links to the member with the number `n`.
 #[repr(transparent)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Link<M>(u32, PhantomData<M>);
@@ -108,27 +108,26 @@ impl<M: Member> From<Option<M>> for Link<M> {
     }
 }
 
-/// The place of the links of members. By one kind of links a member is on at most one list at a
-/// time.
+/// The links of members. By one kind of links, a member is on at most one list at a time.
 pub trait Links {
     /// The members that are linked.
     type Member: Member;
-    /// The member behind `member`.
+    /// The member after `member`.
     fn next(&self, member: Self::Member) -> Link<Self::Member>;
-    /// Sets the member behind `member`.
+    /// Sets the member after `member`.
     fn set_next(&self, member: Self::Member, next: Link<Self::Member>);
-    /// The member in front of `member`.
+    /// The member before `member`.
     fn previous(&self, member: Self::Member) -> Link<Self::Member>;
-    /// Sets the member in front of `member`.
+    /// Sets the member before `member`.
     fn set_previous(&self, member: Self::Member, previous: Link<Self::Member>);
 
-    /// The members behind and in front of `member`.
+    /// The members after and before `member`.
     #[inline]
     fn both(&self, member: Self::Member) -> (Link<Self::Member>, Link<Self::Member>) {
         (self.next(member), self.previous(member))
     }
 
-    /// Sets the members behind and in front of `member`.
+    /// Sets the members after and before `member`.
     #[inline]
     fn set_both(
         &self,
@@ -169,19 +168,19 @@ impl<M> Back<M> for () {
 }
 
 /// A list that knows both ends; or, with `()` for `B`, its front only. All operations are O(1)
-/// unless they say otherwise.
+/// unless noted otherwise.
 #[derive(Debug)]
 pub struct List<M, B = Link<M>> {
     head: Link<M>,
     back: B,
 }
 
-/// A list that knows its front only: half the size, for those that never look at their back.
+/// A list that knows its front only: half the size, for users that never need the back.
 pub type FrontList<M> = List<M, ()>;
 
 // SAFETY: zero bytes are an empty list.
 unsafe impl<M> FreshZero for List<M> {}
-// SAFETY: as above.
+// SAFETY: zero bytes are an empty list.
 unsafe impl<M> FreshZero for FrontList<M> {}
 
 impl<M, B: Default> Default for List<M, B> {
@@ -223,7 +222,7 @@ impl<M: Member> List<M> {
         }
     }
 
-    /// Adds `member`, which is on no list of these links, behind the last one.
+    /// Adds `member`, which is on no list of these links, after the last one.
     #[inline]
     pub fn push_back(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
@@ -235,7 +234,7 @@ impl<M: Member> List<M> {
         self.back = this;
     }
 
-    /// Puts the members of `others`, in their order, in front of the first one.
+    /// Puts the members of `others`, in their order, before the first one.
     #[inline]
     pub fn prepend(&mut self, links: &impl Links<Member = M>, others: Self) {
         let Some(last) = others.last() else { return };
@@ -270,7 +269,7 @@ impl<M: Member, B: Back<M>> List<M, B> {
         self.head.get()
     }
 
-    /// Adds `member`, which is on no list of these links, in front of the first one.
+    /// Adds `member`, which is on no list of these links, before the first one.
     #[inline]
     pub fn push_front(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
@@ -296,16 +295,17 @@ impl<M: Member, B: Back<M>> List<M, B> {
         }
     }
 
-    /// The members from the first one on. Each may leave the list once it has been returned.
+    /// The members from the first one on. Each may leave the list once the iterator has returned
+    /// it.
     pub fn members<'a, L: Links<Member = M>>(&self, links: &'a L) -> Members<'a, L> {
         Members { at: self.head, links }
     }
 
-    /// Checks the equations but that of the tail, and calls `check` for each member, first to last.
+    /// Checks all equations except the tail's, and calls `check` for each member, first to last.
     /// Returns the link to the last one. O(members).
     ///
     /// # Errors
-    /// The first equation that does not hold, or what `check` says.
+    /// The first equation that does not hold, or the error of `check`.
     pub fn validate_front(
         &self,
         links: &impl Links<Member = M>,
@@ -327,7 +327,7 @@ impl<M: Member> List<M> {
     /// Checks the equations, and calls `check` for each member, first to last. O(members).
     ///
     /// # Errors
-    /// The first equation that does not hold, or what `check` says.
+    /// The first equation that does not hold, or the error of `check`.
     pub fn validate(
         &self,
         links: &impl Links<Member = M>,

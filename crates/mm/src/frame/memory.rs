@@ -42,8 +42,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames, or for half, a quarter.. of them where addresses are
-    /// short. Maps nothing but the bits of its pageblocks.
+    /// Chooses a window for `bytes` of frames, or for half, a quarter.. of that where addresses are
+    /// scarce. Maps only the bits of its pageblocks.
     ///
     /// # Errors
     /// If there are not even 64 MiB of addresses, or no memory for the bits.
@@ -103,7 +103,7 @@ impl Memory {
         &self.pageblocks
     }
 
-    /// What its memory costs to come in, lately.
+    /// Recent prices of bringing its memory in.
     #[must_use]
     pub fn prices(&self) -> &Prices {
         &self.prices
@@ -113,12 +113,12 @@ impl Memory {
     /// nothing.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     pub fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes free neighbouring pageblocks; they are mapped then, zero, and have metadata.
+    /// Takes free neighbouring pageblocks. Afterwards they are mapped and zero, and have metadata.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
@@ -129,20 +129,20 @@ impl Memory {
             let is_behind = first + wanted.count > self.arena.span_blocks();
             match self.make_ready(first, wanted.count) {
                 Ok(()) => return Ok(PageblockIndex(first)),
-                // The foreign pageblocks are excluded now, and not found again.
+                // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
-                // At a limit, pageblocks further in front may have metadata already.
+                // At a limit, pageblocks at lower addresses may have metadata already.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Extends an extent by the `more` free pageblocks behind it, within its mapping if the extent
-    /// is one mapping.
+    /// Extends an extent by the `more` free pageblocks after it; extends its mapping, where the
+    /// extent is a single one.
     ///
     /// # Errors
-    /// `ENOMEM` where they are taken, or the error of the OS; nothing has changed then.
+    /// `ENOMEM` where they are taken, or the error of the OS; the extent is unchanged then.
     pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
@@ -211,8 +211,8 @@ impl Memory {
     }
 
     /// Unmaps an extent and frees its pageblocks; their contents are lost. Where the system cannot
-    /// unmap it (it would have to split a mapping, and has too many), the memory goes back, and the
-    /// extent stays mapped for its next owner.
+    /// unmap it (that would split a mapping, and there are too many), its memory goes back to the
+    /// system, and the extent stays mapped for its next owner.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
@@ -226,38 +226,38 @@ impl Memory {
             self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
                 // Locked pages stay in memory in any case; this makes them zero.
-                // SAFETY: as above.
+                // SAFETY: mapped; the caller has taken the extent and gives it up.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }
         }
         arena.release(first.0, count);
     }
 
-    /// Notes that taken pageblocks are not mapped any more: advice of huge pages went with their
-    /// addresses, so whoever maps them again has to give it again.
+    /// Notes that taken pageblocks are no longer mapped: their advice of huge pages went with their
+    /// addresses, so the task that maps them again has to give it again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // A pageblock behind the span was mapped and refused metadata.
+        // A pageblock beyond the span was mapped and refused metadata.
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }
     }
 
-    /// Notes that all of some pageblocks goes back to the OS.
+    /// Notes that all memory of some pageblocks goes back to the OS.
     pub(crate) fn note_purged(&self, first: u32, end: u32) {
         (first..end.min(self.arena.span_blocks()))
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
-    /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of an extent
-    /// of `to.1`, which must be at least as long and loses its contents. `from` is free afterwards.
+    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the extent of `to.1`
+    /// pageblocks at `to.0`, which must be at least as long and loses its contents. Frees `from`.
     ///
     /// # Errors
-    /// [`NotMoved::Unchanged`] where the caller has to copy and to give one of them back;
+    /// [`NotMoved::Unchanged`] where the caller has to copy, and to give one extent back;
     /// [`NotMoved::Lost`] where the target is excluded from now on.
     ///
     /// # Safety
-    /// The caller has taken both extents, they do not overlap, and no one uses them meanwhile.
+    /// The caller has taken both extents, they do not overlap, and no other task uses them.
     pub unsafe fn move_extent(
         &self,
         from: (PageblockIndex, u32),

@@ -1,5 +1,5 @@
-//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back (those
-//! of cached pages have memory of their own, and give it back).
+//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back (except
+//! the memory of cached pages' descriptors, which they manage themselves).
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -7,7 +7,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// The purpose of a piece of metadata. Statistics print each kind for itself.
+/// The purpose of a piece of metadata. Statistics print each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MetadataKind {
@@ -49,7 +49,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// An empty one.
+    /// An allocator that has no chunk yet.
     #[must_use]
     pub fn new(os: &'static dyn Os) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Metadata {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` of descriptors out of the count, whose memory went back to the system.
+    /// Stops counting `bytes` of descriptors, whose memory went back to the system.
     pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ impl MigrateType {
     pub const ALL: [Self; MIGRATE_TYPES] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic];
 
-    /// Returns it as an index.
+    /// The migratetype as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

@@ -2,7 +2,7 @@
 
 /// log2 of the bytes of a frame.
 pub const FRAME_SHIFT: u32 = 12;
-/// Bytes of a frame: 4 KiB whatever the page of the OS.
+/// Bytes of a frame: 4 KiB with any page size of the OS.
 pub const FRAME_BYTES: usize = 1 << FRAME_SHIFT;
 /// Largest order of the buddy allocator: 4 MiB blocks (`MAX_PAGE_ORDER`, Linux 6.8).
 pub const MAX_ORDER: u8 = 10;
@@ -50,7 +50,7 @@ impl Order {
         self.0
     }
 
-    /// Returns it as an index.
+    /// The order as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

@@ -74,8 +74,8 @@ fresh_zero! {
         movable: [AtomicU64; WORDS],
         extents: [AtomicU64; WORDS],
         dirty_extents: [AtomicU64; WORDS],
-        /// On the list of pageblocks with free singles, and on the list of those with longest
-        /// extents of about the same length.
+        /// Links on the list of pageblocks with free singles, and on the list of pageblocks whose
+        /// longest extents have about the same length.
         links: [LinkWords; 2],
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
@@ -116,7 +116,7 @@ pub enum Faults {
 }
 
 impl Faults {
-    /// Returns whether it is, or becomes, a huge page.
+    /// Returns whether the pageblock is, or becomes, a huge page.
     #[must_use]
     pub fn is_huge(self) -> bool {
         matches!(self, Self::Huge | Self::Whole)
@@ -167,7 +167,7 @@ impl Pageblock {
         PageblockTag(self.tag.load(Relaxed))
     }
 
-    /// Puts it into a zone, or changes its migratetype.
+    /// Puts the pageblock into a zone, or changes its migratetype.
     pub fn set_tag(&self, tag: PageblockTag) {
         self.tag.store(tag.0, Relaxed);
     }
@@ -197,10 +197,10 @@ impl Pageblock {
         self.faults.store(faults as u8, Relaxed);
     }
 
-    /// Records that a huge page has brought all of it in, where that was its way.
+    /// Records that a huge page has brought all of it in, if its memory comes in as one.
     pub fn came_in_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        // Where it fails, another thread has made a hole meanwhile.
+        // On failure, another thread has made a hole in between.
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
@@ -400,13 +400,13 @@ impl Pageblock {
         were_dirty
     }
 
-    /// Changes which free frames are kept.
+    /// Sets which free frames are kept.
     #[inline]
     pub fn set_extents(&self, bits: FrameBits) {
         store(&self.extents, bits);
     }
 
-    /// Changes which kept frames are not known to be zero.
+    /// Sets which kept frames are not known to be zero.
     #[inline]
     pub fn set_dirty_extents(&self, bits: FrameBits) {
         store(&self.dirty_extents, bits);
@@ -419,7 +419,7 @@ impl Pageblock {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
-    /// The pageblock behind this one on its list by longest extents.
+    /// The pageblock after this one on its list by longest extents.
     #[inline]
     #[must_use]
     pub fn next_extent(&self) -> Link<PageblockIndex> {
@@ -447,13 +447,13 @@ impl Pageblocks {
         GrowingArray::<Pageblock>::span(os, count as usize)
     }
 
-    /// No descriptors, for up to `count` pageblocks, at `start`, the first of
-    /// [`span`](Self::span) bytes of a window.
+    /// An empty array for up to `count` descriptors at `start`, the first of [`span`](Self::span)
+    /// bytes of a window.
     pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, count: u32) -> Self {
         Self { array: GrowingArray::new(os, start, count as usize) }
     }
 
-    /// Makes the descriptors of pageblocks `0..count` accessible; new ones say "in no zone". One
+    /// Makes the descriptors of pageblocks `0..count` accessible; new ones are in no zone. One
     /// thread at a time: see [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
     pub(super) fn grow(&self, count: u32) -> OsResult<()> {
         self.array.grow(count as usize)
@@ -485,7 +485,7 @@ const OF_SINGLES: usize = 0;
 /// Lists of pageblocks that have longest extents of about the same length.
 const OF_EXTENTS: usize = 1;
 
-/// The links of one of both kinds of lists of pageblocks.
+/// The links of one of the two kinds of pageblock lists.
 pub struct PageblockLinks<'a, const KIND: usize>(&'a Pageblocks);
 
 impl Pageblocks {

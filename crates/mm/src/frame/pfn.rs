@@ -18,14 +18,14 @@ impl Pfn {
     /// No frame: the end of a list.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Returns it as an index.
+    /// The number as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The frame `count` further on.
+    /// The frame `count` frames after this one.
     #[inline(always)]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -73,7 +73,7 @@ impl PageblockIndex {
         Pfn(self.0 << PAGEBLOCK_ORDER)
     }
 
-    /// Returns it as an index.
+    /// The number as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

@@ -1,25 +1,25 @@
 //! The prices of memory: how long calls take that bring pages in.
 //!
-//! Nothing but the time of a call can tell. On one host a huge page costs half of what as much in
-//! small ones does; on another the machine below takes free blocks of 2 MiB away that rest for some
-//! seconds, and has to bring them back page by page: ten times as much, by the second.
+//! Only the duration of a call can show them. On one host a huge page costs half as much as the
+//! same 2 MiB in small pages. On another, the hypervisor takes away free blocks of 2 MiB that rest
+//! for some seconds, and has to bring them back page by page: ten times as much, by the second.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Times that are remembered. The price is the shortest of them: a thread that had to wait for a
-/// CPU meanwhile makes a call look dear, and nothing makes one look cheap.
+/// Number of times remembered. The price is the shortest of them: a thread that waits for a CPU
+/// during a call makes the call look dear, and nothing makes one look cheap.
 const REMEMBERED: usize = 3;
-/// A call that takes less for a frame has found its pages in memory: nobody clears 4 KiB so fast.
+/// A call that takes less per frame has found its pages in memory: no CPU clears 4 KiB so fast.
 const LEAST_FRAME_NS: u64 = 40;
-/// While huge pages are dear, at most this part of the time goes to look whether they still are.
+/// While huge pages are dear, at most one part in this many of the time goes into trying them.
 const PROBE_SHARE: u64 = 64;
 
-/// What memory costs to come in, lately.
+/// Recent prices of bringing memory in.
 pub struct Prices {
     huge: Price,
     small: Price,
-    /// When the next dear huge page may be tried.
+    /// The time from which on the next dear huge page may be tried.
     probe_at_ns: AtomicU64,
 }
 
@@ -74,20 +74,20 @@ impl Prices {
         price.note(frames, ns);
     }
 
-    /// Microseconds for a huge page, as far as it is known.
+    /// Microseconds for a huge page, if known.
     #[must_use]
     pub fn huge_us(&self) -> Option<u32> {
         self.huge.us()
     }
 
-    /// Microseconds for 2 MiB in small pages, as far as it is known.
+    /// Microseconds for 2 MiB in small pages, if known.
     #[must_use]
     pub fn small_us(&self) -> Option<u32> {
         self.small.us()
     }
 
-    /// Returns whether huge pages cost at most what small ones do, and half as much again for what
-    /// the address translation saves later. True where a price is not known.
+    /// Returns whether huge pages cost at most 1.5 times as much as small ones; address translation
+    /// saves that half later. True where a price is not known.
     #[must_use]
     pub fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {
@@ -96,8 +96,8 @@ impl Prices {
         }
     }
 
-    /// Returns whether the next pageblock may be a huge page: where they are dear, now and then
-    /// one, to see whether they still are.
+    /// Returns whether the next pageblock may be a huge page: always while they are cheap, and from
+    /// time to time while they are dear, to see whether they still are.
     pub(crate) fn may_be_huge(&self, now_ns: u64) -> bool {
         if self.is_huge_cheap() {
             return true;

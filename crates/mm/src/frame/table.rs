@@ -7,7 +7,7 @@
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
-//! (`state`, or a bit of its pageblock, says where), never both. Arrays are accessible from their
+//! (`state`, or a bit of its pageblock, shows where), never both. Arrays are accessible from their
 //! start to the last frame in use, so that every address before its end can be looked up. Frames
 //! there that are not mapped, or foreign, have no owner.
 
@@ -26,9 +26,9 @@ pub struct Kind(pub u8);
 impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
-    /// What the table multiplies kinds by: the bytes of what a fast path finds by them. The shift
-    /// that this saves lies between a pointer and the address of the header that `free` stores to,
-    /// and the next `malloc` waits for that address. A byte per frame costs 0.02 % of the memory.
+    /// The factor of kinds in the table: the bytes of an entry that a fast path finds by a kind. It
+    /// saves a shift between a pointer and the address of the header that `free` stores to, for
+    /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     /// Highest number of a slab cache.
     pub const LAST_CACHE: u8 = 239;
@@ -43,7 +43,7 @@ impl Kind {
     /// Head of a mapping; `link` holds its length in frames.
     pub const MAPPING: Self = Self(254);
 
-    /// The kind as the table has it: times [`Kind::STEP`].
+    /// The kind as the table stores it: times [`Kind::STEP`].
     const fn entry(self) -> u16 {
         self.0 as u16 * Self::STEP
     }
@@ -145,8 +145,8 @@ impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 7;
 
-    /// Bytes of a window that the arrays of `frames` frames take: links below the first address
-    /// that [`new`](Self::new) is given, kinds behind it, and states below the second one.
+    /// Bytes of a window that the arrays of `frames` frames take: links before the first address
+    /// that [`new`](Self::new) is given, kinds after it, and states before the second one.
     pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
         let frames = frames as usize;
         [
@@ -245,9 +245,9 @@ impl FrameTable {
     #[must_use]
     pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
-        // A user of the pair does not care which half belongs to which frame.
+        // Users of the pair do not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());
-        // SAFETY: two adjacent entries of the array, which grows down from a page: the second one
+        // SAFETY: two adjacent entries of the array, which grows down from a page: the second entry
         // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both
         // at a time (the owner of the frames decides).
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }

@@ -32,7 +32,7 @@ enum Op {
         which: usize,
         more: u32,
     },
-    /// Gives a part of an extent back: its end, from here on.
+    /// Gives back the end of an extent, from `from` on.
     GiveBack {
         which: usize,
         from: u32,
@@ -144,12 +144,12 @@ impl Oracle {
         // SAFETY: both extents are mapped, and held by this test alone.
         unsafe { word.write(u64::from(from.0) + 1) };
         os.lose_targets(is_lost);
-        // SAFETY: as above.
+        // SAFETY: both extents are mapped, and held by this test alone.
         let moved = unsafe { memory.move_extent(extent(from), extent(to)) };
         os.lose_targets(false);
         let gone = match moved {
             Ok(()) => {
-                // SAFETY: as above.
+                // SAFETY: `to` is mapped, and holds the moved pages.
                 let arrived = unsafe { address(to.0).cast::<u64>().read() };
                 assert_eq!(arrived, u64::from(from.0) + 1);
                 from
@@ -295,7 +295,7 @@ fn a_search_passes_over_holes_that_are_too_small() {
         Some(at)
     };
     assert_eq!(bits.find(0, 2, align_up), Some(4 * HOLES));
-    // One for each piece that was passed over, and each hole that was looked at.
+    // One call for each piece passed over, and for each hole looked at.
     assert!(looked.get() < 1000, "{} extents looked at", looked.get());
 }
 
@@ -320,7 +320,7 @@ fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let os = fake_os();
     let memory = memory_on(os);
     assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
-    // Behind the kinds of the first section.
+    // Right after the kinds of the first section.
     let kinds = memory.frames().kinds();
     // SAFETY: within the window.
     os.occupy(unsafe { kinds.add(32 * 512) }.cast(), 4096);
@@ -343,7 +343,7 @@ fn what_cannot_be_unmapped_is_zero_and_serves_again() {
     let calls = os.calls();
     assert_eq!(memory.take(wanted(3)), Ok(first));
     assert_eq!(os.calls(), calls, "it is mapped still");
-    // SAFETY: as above.
+    // SAFETY: taken again, so mapped and ours.
     assert_eq!(unsafe { word.read() }, 0);
     assert_eq!(memory.arena().validate(), Ok(()));
 }

@@ -1,11 +1,11 @@
-//! The part of the frames handed out that programs really touch. Large objects often are not
-//! touched whole, and bringing them in whole would multiply the memory of a program.
+//! The part of the frames handed out that programs really touch. Programs often touch only a part
+//! of a large object, and bringing in all of it would multiply their memory.
 //!
 //! The kernel knows best which pages are in memory, but other allocators do not make the call that
-//! tells (`mincore`), and a filter of system calls may kill the process for it. So the slab layer
-//! tells it by kinds of frames. Every page of a slab holds objects of up to a page, so a program
-//! that writes into each object touches the whole slab. For larger objects, the slab layer looks
-//! whether something was written behind their first page.
+//! returns it (`mincore`), and a filter of system calls may kill a process for it. So the slab
+//! layer estimates it by kinds of frames. Every page of a slab holds objects of up to a page, so a
+//! program that writes into each object touches the whole slab. For larger objects, the slab layer
+//! checks whether something was written after their first page.
 
 use super::memory::Memory;
 use super::order::PAGEBLOCK_FRAMES;
@@ -13,7 +13,7 @@ use super::pfn::Pfn;
 use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// The frames of slabs in a range, and how many of them are touched as a rule.
+/// The frames of slabs in a range, and how many of them programs usually touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// Frames of slabs.
@@ -70,7 +70,7 @@ impl Default for KindSet {
 
 impl Memory {
     /// Counts the frames of slabs among up to a pageblock of frames, and those of kinds that are
-    /// touched whole. Frames that come or go meanwhile may count or not.
+    /// touched whole. Frames that come or go during the call may or may not count.
     #[must_use]
     pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
         let mut seen = Touched { handed_out: 0, touched: 0 };

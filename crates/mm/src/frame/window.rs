@@ -1,4 +1,4 @@
-//! A window: addresses, of which pieces are mapped as they are needed.
+//! A window: a range of addresses, pieces of which are mapped as they are needed.
 
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
@@ -24,10 +24,10 @@ impl Window {
         Ok(Self { os, start: os.window(bytes, align)?, bytes })
     }
 
-    /// The address `offset` bytes behind the start.
+    /// The address `offset` bytes after the start.
     ///
     /// # Panics
-    /// If it lies outside the window.
+    /// If the address lies outside the window.
     #[must_use]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "an address outside the window");

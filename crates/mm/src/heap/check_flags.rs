@@ -1,4 +1,4 @@
-//! What is done to an object so that errors of the program show.
+//! The checks of objects, which make errors of the program show.
 
 /// A set of checks. The first four are the letters of `slub_debug` (Linux 6.18,
 /// `Documentation/admin-guide/mm/slab.rst`).
@@ -8,24 +8,25 @@ pub struct CheckFlags(u16);
 impl CheckFlags {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// F: the record of an object says whether it is in use, and how large it is.
+    /// F: the record of an object holds whether it is in use, and how large it is.
     pub const SANITY: Self = Self(1 << 0);
-    /// Z: bytes in front of an object and behind it that nobody writes.
+    /// Z: bytes before and after an object that no code writes.
     pub const RED_ZONES: Self = Self(1 << 1);
-    /// P: bytes of new and of freed objects have values that are no pointers.
+    /// P: bytes of new and of freed objects have values that are not pointers.
     pub const POISON: Self = Self(1 << 2);
-    /// U: who allocated an object, and who freed it.
+    /// U: the callers that allocated an object, and freed it.
     pub const OWNER: Self = Self(1 << 3);
     /// The red zone is short, and its bytes are a secret of the process.
     pub const CANARY: Self = Self(1 << 4);
     /// A freed object is cleared.
     pub const ZERO: Self = Self(1 << 5);
-    /// Which object a request gets, and which one leaves the quarantine, is chosen at random.
+    /// The object that a request gets, and the one that leaves the quarantine, are chosen at
+    /// random.
     pub const RANDOM: Self = Self(1 << 6);
-    /// A page behind a large block faults.
+    /// A page after a large block faults.
     pub const GUARD_PAGE: Self = Self(1 << 7);
 
-    /// What `QUARRY_HARDEN=1` does.
+    /// The checks of `QUARRY_HARDEN=1`.
     pub const HARDEN: Self =
         Self(Self::SANITY.0 | Self::CANARY.0 | Self::ZERO.0 | Self::RANDOM.0 | Self::GUARD_PAGE.0);
 
@@ -59,7 +60,7 @@ impl CheckFlags {
         Self(self.0 | others.0)
     }
 
-    /// The check behind a letter of `slub_debug`.
+    /// The check of a letter of `slub_debug`.
     #[must_use]
     pub const fn of_letter(letter: u8) -> Option<Self> {
         Some(match letter {

@@ -1,10 +1,11 @@
-//! Which checks are made of which objects, and the spelling of `QUARRY_DEBUG` and `QUARRY_GUARD`.
+//! The checks, the objects that they apply to, and the spelling of `QUARRY_DEBUG` and
+//! `QUARRY_GUARD`.
 
 use super::check_flags::CheckFlags;
 use super::classes;
 
-/// The objects that `QUARRY_DEBUG` is about: a bit for each size class of `malloc`, and bit 0 for
-/// what is larger.
+/// The objects that `QUARRY_DEBUG` applies to: a bit for each size class of `malloc`, and bit 0 for
+/// larger ones.
 pub type Classes = u128;
 
 /// The checks of a stack, from `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`.
@@ -20,15 +21,15 @@ pub struct CheckOptions {
     pub guard: Sampling,
 }
 
-/// How often an object gets guard pages.
+/// The rate at which objects get guard pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
     /// Never.
     #[default]
     Off,
-    /// One each so many milliseconds.
+    /// One object in this many milliseconds.
     Each(u32),
-    /// As long as there is a free one.
+    /// Each object, as long as there are free guard pages.
     All,
 }
 
@@ -55,8 +56,9 @@ impl CheckOptions {
     }
 }
 
-/// `QUARRY_DEBUG`: letters of `slub_debug`, then maybe the objects that they are about, after a
-/// comma each. `-` is none. As in the kernel, a `*` at the end of a name stands for anything.
+/// `QUARRY_DEBUG`: letters of `slub_debug`, then maybe the objects that they apply to, after a
+/// comma each. `-` means no check. A `*` at the end of a name stands for anything, as in the
+/// kernel.
 pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
     let mut parts = value.split(',');
     let letters = parts.next()?;
@@ -78,7 +80,7 @@ pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
     Some((flags, if parts.next().is_none() { Classes::MAX } else { named }))
 }
 
-/// The classes that a name or a prefix with `*` stands for: none where it is unknown.
+/// The classes that a name or a prefix with `*` stands for; 0 where it is unknown.
 fn classes_named(name: &str) -> Classes {
     let matches = |full: &str| match name.strip_suffix('*') {
         Some(prefix) => full.starts_with(prefix),

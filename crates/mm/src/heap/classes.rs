@@ -3,12 +3,13 @@
 //! A request of `s > 128` bytes wastes at most the distance between two classes, an eighth of the
 //! upper one.
 //!
-//! Mostly classes are eighths of a doubling: `waste / class <= (1/8) / (1 + 1/8) = 11.1 %`. From
-//! 1 to 8 KiB slabs have few objects, and as many of 1,664 bytes as of 1,792. There a class is the
-//! largest of which so many objects fit into sixteen times the doubling: 15 to 8. Programs ask most
-//! for a little above a power of two (1,032 and 4,368 bytes are SQLite's journal and its pages): 15
-//! objects where there were 14. These classes are multiples of 64 bytes, so that they serve what is
-//! aligned to lines; only the first above 4 KiB is not: it would be 4,352.
+//! Mostly classes are eighths of a doubling: `waste / class <= (1/8) / (1 + 1/8) = 11.1 %`. From 1
+//! to 8 KiB slabs have few objects, and as many of 1,664 bytes as of 1,792. There a class is the
+//! largest size of which 15 objects, or 14 and so on down to 8, fit into sixteen times the
+//! doubling. Programs ask most for a little above a power of two (1,032 and 4,368 bytes are
+//! SQLite's journal and its pages): 15 objects where there were 14. These classes are multiples of
+//! 64 bytes, so that they serve what is aligned to lines; only the first above 4 KiB is not: it
+//! would be 4,352.
 
 use crate::slab::CacheId;
 
@@ -24,7 +25,7 @@ const STEP_SHIFT: u32 = 4;
 /// A line of the processor's cache.
 const LINE: usize = 64;
 
-/// Bytes of each class; entry 0 is no class.
+/// Bytes of each class; entry 0 is not a class.
 pub const SIZES: [u32; COUNT + 1] = {
     let mut sizes = [0; COUNT + 1];
     let mut class = 1;
@@ -57,8 +58,8 @@ const fn step_of(doubling: usize, step: usize) -> usize {
     }
 }
 
-/// The class of a request, by its bytes divided by 16 and rounded up: the table behind [`of`], for
-/// fast paths in assembler.
+/// The class of a request, by its bytes divided by 16 and rounded up: the table of [`of`], for fast
+/// paths in assembler.
 pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
     let mut table = [1; LARGEST / STEP + 1];
     let (mut step, mut class) = (1, 1);
@@ -125,8 +126,8 @@ impl Served {
     }
 }
 
-/// The requests of each class, for the check of the size when an object is deleted; entry
-/// 0 is no class. Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
+/// The requests of each class, for the check of the size when an object is deleted; entry 0 is not
+/// a class. Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
 pub static SERVED: [Served; COUNT + 1] = {
     let mut served = [const { Served::NONE }; COUNT + 1];
     let mut class = 1;
@@ -172,7 +173,7 @@ mod tests {
     }
 
     /// A request from 1 to 8 KiB gets the memory of a slab of 16 to 64 KiB divided by as many
-    /// objects as could be in it, but for what the alignment of classes to lines takes.
+    /// objects as could be in it, except what the alignment of classes to lines takes.
     #[test]
     fn middling_requests_share_a_slab_with_as_many_as_fit() {
         for size in 1025..=8192_usize {

@@ -44,7 +44,7 @@ pub struct Mappings {
     moved: MovedMappings,
     /// Bytes of the mapping cache, to be read without the lock.
     cached_bytes: AtomicUsize,
-    /// Frames that it is charged for, likewise.
+    /// Frames that the mapping cache is charged for, to be read without the lock.
     cached_charged: AtomicU32,
 }
 
@@ -107,8 +107,8 @@ impl Mappings {
     }
 
     /// Takes the cached extent with the most memory, where all are too short, and makes it `blocks`
-    /// pageblocks long: in place, or else by moving its pages, and says whether they were moved.
-    /// The memory of an extent costs a page fault for each page, a move some microseconds.
+    /// pageblocks long: in place, or else by moving its pages; also returns whether they were
+    /// moved. The memory of an extent costs a page fault for each page, a move some microseconds.
     fn enlarge_cached(
         &self,
         zones: &Zones,
@@ -125,7 +125,7 @@ impl Mappings {
         }
         let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0));
         if let Some(new) = new.flatten() {
-            // SAFETY: both extents are taken and do not overlap, and nobody else knows them.
+            // SAFETY: both extents are taken and do not overlap, and no other task knows them.
             let moved =
                 unsafe { memory.move_extent((kept.first, kept.blocks), (new.first, new.blocks)) };
             match moved {
@@ -168,7 +168,7 @@ impl Mappings {
             || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
     }
 
-    /// Takes an extent that is not charged, with `room` pageblocks of free address space behind it
+    /// Takes an extent that is not charged, with `room` pageblocks of free address space after it
     /// if possible. Where address space is short, empties the mapping cache, and then lets zones
     /// give back pageblocks that they do not use.
     fn take_extent(
@@ -210,7 +210,7 @@ impl Mappings {
         zones.frames().link(pfn.plus(4))
     }
 
-    /// Makes the mapping that starts at `pfn` a sample, or none.
+    /// Makes the mapping that starts at `pfn` a sample with this record; 0 ends that.
     pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
         zones.frames().set_link(pfn.plus(4), record);
     }
@@ -230,7 +230,7 @@ impl Mappings {
     /// Checks the equations of the mapping cache.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let kept = self.cache.lock();
         let (check, bytes) = (Check::of("mappings"), self.cached_bytes() as u64);
@@ -256,7 +256,7 @@ impl Mappings {
         });
     }
 
-    /// As [`keep`](Self::keep), by `put`, once there is room.
+    /// Same as [`keep`](Self::keep), but calls `put` once there is room.
     fn keep_as(&self, zones: &Zones, extent: Extent, put: impl Fn(&mut MappingCache)) {
         let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
@@ -278,7 +278,7 @@ impl Mappings {
     }
 
     /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
-    /// pages; `None` where neither is possible, and then nothing has changed.
+    /// pages; `None` where neither is possible; the mapping is unchanged then.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
         let sample = self.sample(zones, pfn);
@@ -300,7 +300,7 @@ impl Mappings {
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks behind an extent: cached ones as far as there are, then free ones.
+    /// Takes the pageblocks after an extent: cached ones as far as there are, then free ones.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);
@@ -310,7 +310,7 @@ impl Mappings {
                 self.keep(zones, kept);
             }
         };
-        // Cached frames may be in memory, so all frames in front of them are charged as well.
+        // Cached frames may be in memory, so all frames before them are charged as well.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
         if !self.charge(zones, missing) {
@@ -318,7 +318,7 @@ impl Mappings {
             return None;
         }
         let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
-        // The fresh pageblocks join the mapping in front of them.
+        // The fresh pageblocks join the mapping before them.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
             || zones.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
@@ -330,11 +330,11 @@ impl Mappings {
         Some(Extent { blocks: old.blocks + more, charged, ..old })
     }
 
-    /// Moves the pages to another extent: page-table work instead of copying, where that can be.
+    /// Moves the pages to another extent: by page tables where possible, else by copying.
     fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
         let kept = self.take_cached(blocks, |_| true);
-        // With room behind it, the mapping can grow in place the next time.
+        // With room after it, the mapping can grow in place the next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
         // The pages that move replace the memory of the new extent, so no frame is held or charged
         // twice.
@@ -388,9 +388,9 @@ impl Mappings {
     }
 
     /// Gives memory of cached extents back, oldest first, until the cache is charged for `frames`
-    /// fewer. Of the last extent it gives back only the end: the next mapping of that size finds
-    /// the beginning and the addresses, and faults only for the missing pages. Returns the frames
-    /// that are left to give.
+    /// fewer. The last extent loses only its end: the next mapping of that size finds the beginning
+    /// and the addresses, and faults only for the missing pages. Returns the frames that are left
+    /// to give.
     pub fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
@@ -407,7 +407,7 @@ impl Mappings {
         0
     }
 
-    /// Purges a cached extent behind its first `charged` frames, and puts it back.
+    /// Purges a cached extent after its first `charged` frames, and puts it back.
     fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
         let arena = zones.arena();
         let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
@@ -425,7 +425,7 @@ impl Mappings {
         self.put_back(zones, kept);
     }
 
-    /// Puts an extent back that was taken with its age, which it keeps.
+    /// Puts back an extent that was taken with its age; it keeps that age.
     fn put_back(&self, zones: &Zones, kept: CachedExtent) {
         let charge = |missing| zones.budget().charge_mapping(missing);
         self.keep_as(zones, kept.extent, |extents| extents.put_back(kept, charge));

@@ -1,9 +1,9 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it; the rest stays. Where there is
-//! none, it takes the extent with the most memory, which is enlarged for it. A mapping that
-//! grows takes pageblocks of the extent behind it. So a block that grows over and over again finds
-//! the memory of its predecessor where it needs it, and the cache shrinks as the block grows.
+//! A request takes the front of the shortest extent that holds it; the rest stays. If no extent
+//! does, it takes the one with the most memory, which is enlarged for it. A mapping that grows
+//! takes pageblocks of the extent after it. So a block that grows over and over again finds the
+//! memory of its predecessor where it needs it, and the cache shrinks as the block grows.
 //! Neighbours become one extent when they are put, as old as the older one: an extent that is used
 //! again and again does not keep its neighbours in the cache.
 //!
@@ -14,7 +14,7 @@
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::broken::{Broken, Check};
 
-/// Bytes that the cache may hold, however little is in use.
+/// Bytes that the cache may hold even if little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
 /// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
@@ -33,7 +33,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The first pageblock behind it.
+    /// The first pageblock after it.
     pub(super) fn end(&self) -> PageblockIndex {
         PageblockIndex(self.first.0 + self.blocks)
     }
@@ -59,15 +59,15 @@ impl Extent {
     }
 
     /// Frames that must be charged to join this extent and `next`: those not charged here that lie
-    /// in front of charged ones there.
+    /// before charged ones there.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// The most bytes that the cache holds while `in_use` bytes are in use: as many. What bounds the
-/// memory of the process is its recent peak. (With an eighth, a program that replaced 20 blocks of
-/// 5 to 25 MiB at random took 1.13 million page faults; so it takes 0.38.)
+/// The most bytes that the cache holds while `in_use` bytes are in use: as many. The recent peak of
+/// the process bounds its memory instead. (With an eighth, a program that replaced 20 blocks of 5
+/// to 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38.)
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
@@ -199,7 +199,7 @@ impl MappingCache {
         self.put_back(CachedExtent { extent, number }, charge);
     }
 
-    /// As [`put`](Self::put), of an extent that was taken with its age, and keeps it.
+    /// Same as [`put`](Self::put), for an extent that was taken with its age; it keeps that age.
     pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
         let mut kept = kept;
         let extent = kept.extent;
@@ -245,7 +245,7 @@ impl MappingCache {
     /// Checks the equations.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let (cache, all) = (Check::of("mapping cache"), self.all());
         let bytes = all.iter().map(|kept| kept.extent.bytes() as u64).sum::<u64>();
@@ -284,7 +284,7 @@ mod tests {
             blocks: u32,
         },
         TakeOldest,
-        /// Takes the largest extent below so many pageblocks, and puts it back or not.
+        /// Takes the largest extent below `blocks` pageblocks, and puts it back or not.
         TakeLargest {
             blocks: u32,
             puts_back: bool,
@@ -308,8 +308,8 @@ mod tests {
         (op, prop::bool::weighted(0.8))
     }
 
-    /// The state of each cached pageblock: the frames at its front that may be in memory, and when
-    /// it was put.
+    /// The state of each cached pageblock: the frames at its front that may be in memory, and the
+    /// number of its put.
     #[derive(Default)]
     struct Naive {
         kept: Vec<Option<(u32, u64)>>,
@@ -416,7 +416,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // With its own age, not that of the extents that it was joined of.
+                // With its own age, not the age of the extents that it was joined from.
                 naive.put(oldest.extent, oldest.number);
                 naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
             }

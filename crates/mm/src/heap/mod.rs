@@ -1,4 +1,4 @@
-//! Requests in bytes: which of a slab cache, a page order or a mapping serves them.
+//! Requests in bytes, each served by a slab cache, an extent of frames or a mapping.
 //!
 //! | request | served by | rounding |
 //! |---|---|---|

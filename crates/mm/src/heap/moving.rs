@@ -28,7 +28,7 @@ pub(super) struct MovedMappings {
     count: AtomicUsize,
 }
 
-/// The frame whose link word says whether a mapping was moved.
+/// The frame whose link word records whether a mapping was moved.
 fn mark_of(first: Pfn) -> Pfn {
     first.plus(3)
 }
@@ -67,8 +67,7 @@ impl MovedMappings {
     /// Moves the pages of the mapping in `old` to `new`.
     ///
     /// # Safety
-    /// The caller has taken both extents, `new` is at least as long, and no one uses them
-    /// meanwhile.
+    /// The caller has taken both extents, `new` is at least as long, and no other task uses them.
     pub(super) unsafe fn bring(&self, zones: &Zones, old: Extent, new: Extent) -> Moved {
         let was_moved = is_moved(zones, old.first.first());
         let (from, to) = ((old.first, old.blocks), (new.first, new.blocks));
@@ -100,7 +99,7 @@ impl MovedMappings {
 /// untouched.
 ///
 /// # Safety
-/// As [`MovedMappings::bring`].
+/// Same as for [`MovedMappings::bring`].
 unsafe fn copy(zones: &Zones, old: Extent, new: Extent) {
     let address =
         |extent: Extent, frame: u32| zones.arena().address(extent.first.first().plus(frame));
@@ -110,7 +109,7 @@ unsafe fn copy(zones: &Zones, old: Extent, new: Extent) {
         // type.
         let words = unsafe { from.cast::<[u64; FRAME_BYTES / 8]>().as_ref() };
         if frame < new.charged || words.iter().any(|word| *word != 0) {
-            // SAFETY: as above, and the extents do not overlap.
+            // SAFETY: whole frames of the two extents, which do not overlap.
             unsafe { to.copy_from_nonoverlapping(from, FRAME_BYTES) };
         }
     }

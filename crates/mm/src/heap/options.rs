@@ -10,12 +10,12 @@ use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
-/// How a stack is set up.
+/// The setup of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackOptions<P = V6_18> {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig<P>,
-    /// How the marks of the budget follow from its limit.
+    /// The rule by which the marks of the budget follow from its limit.
     pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
@@ -36,7 +36,7 @@ fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
 
-/// The node of the running CPU. Slots are numbered by `mm_cid`, which says nothing of nodes.
+/// The node of the running CPU. Slots are numbered by `mm_cid`, which tells nothing about nodes.
 fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
@@ -70,7 +70,7 @@ impl<P: Default> Default for StackOptions<P> {
     }
 }
 
-/// Why a setting was refused; prints as one line that names what is accepted.
+/// The reason why a setting was refused; prints as one line that names what is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionError {
     /// No such name.
@@ -82,8 +82,8 @@ pub enum OptionError {
     },
 }
 
-/// A name of an option, what it accepts and what it does: the one table that the library, the
-/// command and the documentation follow.
+/// An option with its name, values and effect: the one table that the library, the command and the
+/// documentation follow.
 pub struct OptionHelp {
     /// Name without the prefix `QUARRY_`.
     pub name: &'static str,
@@ -93,7 +93,7 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
-/// All options, but for those of a page cache.
+/// The options of every object.
 pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "STATS",
@@ -191,6 +191,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
     },
     OptionHelp {
+        name: "LIBRARY",
+        accepted: "a file name",
+        meaning: "the shared object that `quarry run` preloads",
+    },
+];
+
+/// Options of objects that have checks for errors of the program: `libquarry-full.so`, and crates
+/// with the feature `checks`.
+pub const CHECK_OPTIONS: &[OptionHelp] = &[
+    OptionHelp {
         name: "DEBUG",
         accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
         meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)",
@@ -205,12 +215,13 @@ pub const OPTIONS: &[OptionHelp] = &[
         accepted: "0, milliseconds or all",
         meaning: "an object between guard pages each so often, or as many as there is room for (0)",
     },
-    OptionHelp {
-        name: "LIBRARY",
-        accepted: "a file name",
-        meaning: "the shared object that `quarry run` preloads",
-    },
 ];
+
+/// Returns whether a setting needs an object that has checks.
+#[must_use]
+pub fn asks_for_checks(name: &str, value: &str) -> bool {
+    CHECK_OPTIONS.iter().any(|option| option.name == name) && !matches!(value, "0" | "-")
+}
 
 /// Options of the libraries of other slab policies beside these: `libquarry.so` has none of their
 /// mechanisms.
@@ -230,13 +241,14 @@ pub const MECHANISM_OPTIONS: &[OptionHelp] = &[
 /// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
 #[must_use]
 pub fn parse_bytes(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        b'T' | b't' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let shift = match text.as_bytes().last()?.to_ascii_uppercase() {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        b'T' => 40,
+        _ => 0,
     };
+    let digits = if shift == 0 { text } else { text.get(..text.len() - 1)? };
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
@@ -296,12 +308,6 @@ impl<P> StackOptions<P> {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
-            "DEBUG" => {
-                (self.checks.debug, self.checks.debugged) =
-                    check_options::debug(value).ok_or(bad)?;
-            }
-            "HARDEN" => self.checks.harden = parse_switch(value).ok_or(bad)?,
-            "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
@@ -312,10 +318,27 @@ impl<P> StackOptions<P> {
         Ok(())
     }
 
-    /// The same for [`MECHANISM_OPTIONS`].
+    /// Same as [`set`](Self::set), for [`CHECK_OPTIONS`].
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
+    pub fn set_check(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let bad = refusal(CHECK_OPTIONS, name)?;
+        let checks = &mut self.checks;
+        match name {
+            "DEBUG" => {
+                (checks.debug, checks.debugged) = check_options::debug(value).ok_or(bad)?;
+            }
+            "HARDEN" => checks.harden = parse_switch(value).ok_or(bad)?,
+            _ => checks.guard = check_options::sampling(value).ok_or(bad)?,
+        }
+        Ok(())
+    }
+
+    /// Same as [`set`](Self::set), for [`MECHANISM_OPTIONS`].
+    ///
+    /// # Errors
+    /// Same as [`set`](Self::set).
     pub fn set_mechanism(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(MECHANISM_OPTIONS, name)?;
         let slam_mode = self.mechanisms.slam_mode;

@@ -2,7 +2,7 @@
 //!
 //! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
-//! * frames that are `in_pcp` by their state = pages on the lists of all slots, but for extents
+//! * frames that are `in_pcp` by their state = pages on the lists of all slots, except extents
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
@@ -33,7 +33,7 @@ pub struct PageAllocator<P> {
     huge: bool,
 }
 
-/// Nodes stand in a line unless said otherwise.
+/// The default distance: nodes stand in a line.
 fn line(one: NodeId, other: NodeId) -> u32 {
     u32::from(one.0.abs_diff(other.0))
 }
@@ -83,7 +83,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.zones.memory().frames()
     }
 
-    /// The window with all that is recorded of its frames.
+    /// The window with the records of its frames.
     #[inline]
     pub fn memory(&self) -> &Memory {
         self.zones.memory()
@@ -129,8 +129,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.pcp(slot, node).lists.lock()
     }
 
-    /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:
-    /// the pageblock may be a huge page. O(1).
+    /// Notes that the page cache has taken a frame and fills it, and will fill the frames around
+    /// it: the pageblock may be a huge page. O(1).
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if self.huge {
@@ -140,7 +140,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Gives a block back. O(1) to the lists of the slot.
     ///
-    /// Aborts the process where the block is free already or is no block of a zone.
+    /// Aborts the process where the block is free already or is not a block of a zone.
     #[inline]
     pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
         let owner = self.check_freed(pfn, order);
@@ -216,12 +216,12 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.slots().for_each(|slot| self.drain_slot(slot));
     }
 
-    /// Lets the zones give every pageblock that is free as a whole back. Returns the bytes.
+    /// Lets the zones give back every wholly free pageblock. Returns the bytes.
     pub fn give_back(&self) -> usize {
         self.zones.give_back()
     }
 
-    /// Makes the frames that zones keep for requests of an exact number free blocks again.
+    /// Turns the frames that zones keep for requests of an exact number into free blocks again.
     pub fn flush_extents(&self) {
         self.zones.flush_extents();
     }
@@ -259,7 +259,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         sum
     }
 
-    /// How the lists of one slot and node are tuned at the moment.
+    /// The present tuning of the lists of one slot and node.
     #[must_use]
     pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcps.store.tuning(slot, node)

@@ -1,11 +1,11 @@
-//! How a page allocator is set up.
+//! The setup of a page allocator.
 
 use super::policy::SizeInputs;
 use super::v6_18::V6_18;
 use crate::frame::{MAX_NODES, NodeId};
 use quarry_sys::percpu::SlotIndex;
 
-/// How a list of pages is freed (document 001).
+/// The way to free a list of pages (document 001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeListPolicy {
     /// One critical section per page.
@@ -14,7 +14,7 @@ pub enum FreeListPolicy {
     OneSection,
 }
 
-/// How fresh memory of slabs is brought in; what a program may never touch is left to plain faults.
+/// The way to bring in fresh memory of slabs; plain faults bring in what a program may never touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPolicy {
     /// Whole slabs by one call, in caches that grow.
@@ -23,8 +23,8 @@ pub struct FaultPolicy {
     pub huge: bool,
 }
 
-/// A machine that the kernel's formulas are fed with, in place of the one that runs: the machine of
-/// a document, say.
+/// The machine that the kernel's formulas assume in place of the one that runs: for example the
+/// machine of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Its CPUs, at least 1.
@@ -35,7 +35,7 @@ pub struct Machine {
     pub nodes: u8,
 }
 
-/// How a page allocator is set up.
+/// The setup of a page allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct PageConfig<P = V6_18> {
     /// Address space to reserve, in bytes.
@@ -48,20 +48,20 @@ pub struct PageConfig<P = V6_18> {
     pub grow: bool,
     /// NUMA nodes, 1..=MAX_NODES.
     pub nodes: u8,
-    /// The node of a slot: `slot % nodes` where fake, else what the topology says.
+    /// The node of a slot: `slot % nodes` where nodes are fake, else the node of the topology.
     pub node_of_slot: fn(SlotIndex) -> NodeId,
-    /// CPUs that formulas of the kernel are fed with.
+    /// CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
-    /// Frames of the machine, all nodes together, that formulas of the kernel are fed with; 0 = as
-    /// many as zones have.
+    /// Frames of the machine, all nodes together, that the kernel's formulas assume; 0 = as many as
+    /// zones have.
     pub declared_frames: u32,
-    /// Bytes of a CPU's share of the last data cache; 0 = what the machine says at the start.
+    /// Bytes of a CPU's share of the last data cache; 0 = read from the machine at the start.
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
     pub policy: P,
     /// True if a CPU keeps extents that it has freed for its next requests.
     pub lists_extents: bool,
-    /// How fresh memory is brought in.
+    /// The way to bring in fresh memory.
     pub faults: FaultPolicy,
     /// Policy for lists of pages.
     pub free_list: FreeListPolicy,
@@ -78,12 +78,12 @@ const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
 ];
 
 impl<P> PageConfig<P> {
-    /// Feeds the kernel's formulas with `machine`. Where it has another number of nodes than this
-    /// one, its nodes are fake: each has a zone of its own, slots are dealt to them in turn, and
-    /// the system, which gives the memory, knows nothing of them.
+    /// Feeds the kernel's formulas with `machine`. Where its number of nodes differs, its nodes are
+    /// fake: each has a zone of its own, slots are dealt to them in turn, and the system, which
+    /// gives the memory, knows nothing of them.
     ///
     /// # Panics
-    /// Where it has no CPU, no node, or more than [`MAX_NODES`] of them.
+    /// Where `machine` has no CPU, no node, or more than [`MAX_NODES`] nodes.
     pub fn declare(&mut self, machine: Machine) {
         let Machine { cpus, frames, nodes } = machine;
         assert!(cpus > 0, "a machine has CPUs");

@@ -1,4 +1,4 @@
-//! How blocks leave the lists for the zone: always from the tail, in one of two ways round.
+//! Draining: blocks leave the lists for the zone, always from the tail, in one of two orders.
 
 use super::lists::Lists;
 use super::policy::DrainWalk;
@@ -16,9 +16,9 @@ pub(super) struct Drain<'a> {
     walk: DrainWalk,
     /// Pages still to take.
     left: u32,
-    /// The list in turn.
+    /// The current list.
     at: usize,
-    /// Blocks that it may still give in this turn; 0 = on to the next list.
+    /// Blocks that the list may still give in this turn; 0 = go on to the next list.
     turn: u32,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Drain<'a> {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // One block for this list, one for each empty one before it and what the last one
-                // fell short of, so that full lists give more. As many as there are lists mean that
+                // One block for this list, one for each empty list before it and what the last one
+                // fell short of, so that full lists give more. If `passed` is the number of lists,
                 // no other list has any: then this one gives all.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {

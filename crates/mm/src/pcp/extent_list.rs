@@ -1,17 +1,16 @@
 //! The extents that one CPU has freed, for its next requests of an exact number of frames.
 //!
 //! The list is a few words, each of which names one extent, and every change is one
-//! compare-and-exchange of one word: it takes an extent, its front, or puts one down, alone or as
-//! the continuation of a neighbour. So the list has no lock, nobody finds it half changed (neither
-//! a handler of a signal nor the child of a fork), and it may be used outside the gate. A word says
-//! all that there is to know of its extent: one that left and came back in the meantime is as good
-//! as one that stayed.
+//! compare-and-exchange of one word: it takes an extent or its front, or puts one down, alone or as
+//! the continuation of a neighbour. So the list has no lock, neither a handler of a signal nor the
+//! child of a fork finds it half changed, and it may be used outside the gate. A word describes its
+//! extent completely: an extent that left and came back is as good as one that stayed.
 //!
-//! A request takes the front of the shortest extent that holds it. What is left stays on the list,
-//! however short, because its neighbour mostly comes back to it.
+//! A request takes the front of the shortest extent that holds it. The rest stays on the list, even
+//! if it is short, because its neighbour mostly comes back to it.
 //!
 //! Invariants, for every word but 0:
-//! * its frames are in use for the budget, of no kind, and kept by nobody else
+//! * its frames count as used in the budget, have no kind, and are kept nowhere else
 //! * they lie in one pageblock, which was movable when they came
 
 use crate::frame::{FrameTable, Kind, Order, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
@@ -22,9 +21,9 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list: each request looks at all. With 24, no fewer requests go to the zone.
+/// Extents of a list: each request looks at all. With 24, as many requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
-/// How often a request looks again where another CPU has changed the word that it wanted.
+/// Attempts of a request, where another CPU has changed the word that it wanted.
 const ATTEMPTS: usize = 2;
 /// The extent has been on the list since the last look of the upkeep.
 const AGED: u64 = 1 << 63;
@@ -49,7 +48,7 @@ impl Leaving {
     }
 }
 
-/// How an extent came or went.
+/// The way in which an extent came or went.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Passed {
     /// Taken by a request that is inside the gate,
@@ -89,7 +88,7 @@ impl Entry {
         self.first().plus(self.frames())
     }
 
-    /// What is left without the first `count` frames.
+    /// The extent without its first `count` frames.
     #[inline(always)]
     fn without(self, count: u32) -> Self {
         match self.frames() - count {
@@ -160,8 +159,8 @@ impl ExtentList {
         self.entries().any(|entry| entry.first() < first.plus(count) && first < entry.end())
     }
 
-    /// Puts an extent of one pageblock on the list, if that then has no more than `most` frames or
-    /// only this extent; returns whether it has. O([`EXTENTS`]).
+    /// Puts an extent of one pageblock on the list, if the list then has no more than `most` frames
+    /// or only this extent; returns whether it did. O([`EXTENTS`]).
     #[inline]
     pub(super) fn put(&self, first: Pfn, count: u32, most: u32) -> bool {
         let end = first.plus(count);
@@ -193,7 +192,7 @@ impl ExtentList {
         (entry != Entry::NONE).then_some(entry)
     }
 
-    /// Takes one extent off the list, where it has no room: the shortest, if there are too many, or
+    /// Takes one extent off a list without room: the shortest, if there are too many extents, or
     /// else the longest. (Half of them at once took half as many sections of the zone, and two
     /// microseconds for one call in ten thousand.) O([`EXTENTS`]).
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
@@ -219,7 +218,7 @@ impl ExtentList {
         leaving
     }
 
-    /// Takes those off the list that no request has wanted since the last call, and marks the
+    /// Takes the extents off the list that no request has wanted since the last call, and marks the
     /// others.
     pub(super) fn age(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
@@ -230,7 +229,7 @@ impl ExtentList {
             }
             let is_aged = entry.0 & AGED != 0;
             let next = if is_aged { Entry::NONE } else { Entry(entry.0 | AGED) };
-            // Whoever has changed it meanwhile has a use for it.
+            // A task that has changed it in between has a use for it.
             if self.exchange(at, entry, next) && is_aged {
                 leaving.add(entry);
             }
@@ -243,8 +242,8 @@ impl ExtentList {
         self.entries().map(Entry::frames).sum()
     }
 
-    /// Counts an extent that was taken from the list or put on it. The slot is that of the running
-    /// CPU, as a rule: see [`local::add`].
+    /// Counts an extent that was taken from the list or put on it. The slot is usually the running
+    /// CPU's: see [`local::add`].
     #[inline(always)]
     pub(super) fn note(&self, what: Passed) {
         local::add(&self.traffic[what as usize], 1);
@@ -255,7 +254,7 @@ impl ExtentList {
         self.traffic[what as usize].load(Relaxed)
     }
 
-    /// Checks the list; `is_kept` says whether the zone keeps any of some frames as free ones.
+    /// Checks the list; `is_kept` returns whether the zone keeps any of some frames as free ones.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -278,7 +277,7 @@ impl ExtentList {
             let mut all = (0..count).map(|offset| first.plus(offset));
             let is_free = all.all(|pfn| frames.kind(pfn) == Kind::NONE) && !is_kept(first, count);
             let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
-            // A thread outside of the gate may have taken it between two of these looks.
+            // A thread outside of the gate may have taken it since the loop loaded it.
             if self.entry(at) == entry {
                 extent.that(count > 0, "a listed extent has frames")?;
                 extent.that(is_inside, "a listed extent lies in one pageblock")?;

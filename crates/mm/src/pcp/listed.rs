@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: how they get there, and how they come back.
 //!
-//! A CPU keeps what it has freed within a share of what is in use, so that a process is hardly
-//! larger for it; one extent it keeps in any case. Where memory is short it keeps nothing.
+//! A CPU keeps the extents that it frees within a share of the memory in use, so that a process
+//! hardly grows by them; it always keeps one extent. Where memory is short it keeps nothing.
 
 use super::allocator::{MOST_LOST, PageAllocator};
 use super::extent_list::{ExtentList, Leaving, Passed};
@@ -13,16 +13,16 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// A list may have this part of what is in use,
+/// A list may have this part of the memory in use,
 const SHARE: u32 = 8;
-/// but no more than 1 MiB of it;
+/// but no more than 1 MiB;
 const SMALL_MOST: u32 = 256;
-/// or the lists of all CPUs together this part,
+/// or the lists of all CPUs together may have this part,
 const SHARE_OF_ALL: u32 = 32;
-/// of which one has no more than 8 MiB.
+/// but one list no more than 8 MiB.
 const MOST: u32 = 2048;
 
-/// The part on which no policy decides.
+/// The part that is the same under every policy.
 impl ListStore {
     /// Frames that a list may have now.
     #[inline]
@@ -48,8 +48,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes the frames that an allocation wants to grow into, if the list has all of them; gives
-    /// the zone what the list has, if it has some of them.
+    /// Takes the frames that an allocation wants to grow into, if the list has all of them; if it
+    /// has some of them, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -101,7 +101,7 @@ impl ListStore {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// Gives an extent that was checked to the list, or to the zone.
+    /// Gives a checked extent to the list, or to the zone.
     pub(super) fn free_extent(
         &self,
         zones: &Zones,
@@ -119,7 +119,7 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent for which its list has no room to the zone, and makes room for the next one.
+    /// Gives to the zone an extent for which its list has no room, and makes room for the next one.
     #[cold]
     fn put_past_list(
         &self,
@@ -154,7 +154,7 @@ impl ListStore {
         }
     }
 
-    /// Gives those extents of a slot back that have been on its lists since the last call; returns
+    /// Gives back the extents of a slot that have been on its lists since the last call; returns
     /// whether there were any.
     pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut has_aged = false;
@@ -187,7 +187,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
     let migratetype = MigrateType::Movable;
     let ask = Ask { order, migratetype, flags: AllocFlags::default() };
     for _ in 0..MOST_LOST {
-        // Where it cannot grow, what is left goes to those who may use the reserve.
+        // If the zone cannot grow, what is left is for requests that may use the reserve.
         if !zones.grow(node, &ask, Urgency::Low) {
             return None;
         }
@@ -211,9 +211,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Passed::TakenOutside)
     }
 
-    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns whether the list had
-    /// room for it, and nothing is done where not. O(1), no lock; may be called outside of the
-    /// gate.
+    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false`, and does
+    /// nothing, where the list has no room. O(1), no lock; may be called outside of the gate.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
@@ -222,7 +221,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             && store.put_listed(&self.zones, (slot, node), extent, Passed::PutOutside)
     }
 
-    /// Extents that were taken from all lists, and put there, outside of the gate.
+    /// Extents that were taken from the lists, and put on them, outside of the gate.
     #[must_use]
     pub fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();

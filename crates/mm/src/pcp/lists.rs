@@ -36,20 +36,20 @@ fresh_zero! {
         pub allocs: u64,
         /// Times an empty list was refilled: critical sections of the zone.
         pub refills: u64,
-        /// Blocks fetched so.
+        /// Blocks fetched by refills.
         pub refilled_blocks: u64,
         /// Blocks freed to the lists.
         pub frees: u64,
         /// Critical sections of the zone that took blocks back.
         pub drains: u64,
-        /// Pages given back so.
+        /// Pages given back by drains.
         pub drained_pages: u64,
         /// Blocks handed out past the lists: another order, or the lists were in use.
         pub bypassed_allocs: u64,
         /// Blocks freed past the lists.
         pub bypassed_frees: u64,
-        /// Critical sections, of the lists or of the zone in their stead, spent on freeing what
-        /// callers gave back (document 001 counts these).
+        /// Critical sections, of the lists or else of the zone, spent on freeing what callers gave
+        /// back (document 001 counts these).
         pub critical_sections: u64,
         /// Blocks found with a wrong state on a list: dropped, and taken out of the count.
         pub bad_blocks: u64,
@@ -93,12 +93,12 @@ fresh_zero! {
         pub(super) counters: PcpCounters,
     }
 
-    /// The lists of one slot and node. Threads come here by `try_lock` and go to the zone where it
-    /// fails; only drains and `fork` wait.
+    /// The lists of one slot and node. Threads `try_lock` them and go to the zone where that fails;
+    /// only drains and `fork` wait.
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,
-        /// Counted without the lock: it could not be had.
+        /// Counted without the lock, which another thread held.
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,

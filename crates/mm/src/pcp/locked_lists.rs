@@ -1,4 +1,4 @@
-//! The lists of one slot and node under their lock: what allocation, freeing and draining do there.
+//! The lists of one slot and node under their lock: allocation, freeing and draining.
 
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
@@ -79,7 +79,7 @@ impl<'a> LockedLists<'a> {
         Some(Page { pfn, zeroed: state.is_zeroed() })
     }
 
-    /// A block with a wrong state has left the list and the count; on to the next one.
+    /// Continues with the next block: one with a wrong state has left the list and the count.
     #[cold]
     #[inline(never)]
     fn pop_past_bad(&mut self, list: usize, order: Order) -> Option<Page> {
@@ -88,11 +88,11 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, appends them in the order in which
-    /// they come, and takes the first. (On a fresh memory the batches of two CPUs are neighbours,
-    /// and so are the states that they write. Beginning behind the line of 64 states that both have
+    /// they come, and takes the first. (On fresh memory the batches of two CPUs are neighbours, and
+    /// so are the states that they write. Beginning after the line of 64 states that both share
     /// does not help: processors fetch lines in pairs.) A refill has no right to the high-order
-    /// reserve: a request that has goes to the zone where a refill finds nothing (`rmqueue_bulk` to
-    /// Linux 6.19).
+    /// reserve: a request that has it goes to the zone where a refill finds nothing (`rmqueue_bulk`
+    /// to Linux 6.19).
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(
@@ -119,7 +119,7 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// As [`Zone::admits`]. Not inlined: it would take of the stack while blocks are fetched.
+    /// Same as [`Zone::admits`]. Not inlined: it would take stack while blocks are fetched.
     #[inline(never)]
     fn admits(&self, ask: &Ask, mark: Mark) -> bool {
         self.at.zone().admits(ask, mark)
@@ -170,8 +170,8 @@ impl<'a> LockedLists<'a> {
         lists.counters.drained_pages += u64::from(spilled << order.get());
     }
 
-    /// Gives `pages` pages back, beginning with `list`, in chunks of the policy; the lists are
-    /// released between chunks, and `None` says that another thread took them then.
+    /// Gives `pages` pages back, beginning with `list`, in chunks of the policy. The lists are
+    /// released between chunks; returns `None` if another thread took them then.
     #[cold]
     #[inline(never)]
     pub(super) fn drain<P: PagePolicy>(
@@ -182,7 +182,7 @@ impl<'a> LockedLists<'a> {
     ) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
-            // A chunk may take a few pages more than it should; the rest does not take fewer.
+            // A chunk may take a few pages too many; later chunks do not take fewer for that.
             self.drain_chunk(policy, pages.min(chunk), list);
             pages = pages.saturating_sub(chunk);
             if pages == 0 || self.lists.tuning.count == 0 {
@@ -200,8 +200,8 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives up to `pages` pages back in one critical section of the zone, or as few more as the
-    /// last block has.
+    /// Gives `pages` pages back in one critical section of the zone; the last block may exceed
+    /// that.
     pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {

@@ -25,11 +25,11 @@ pub struct SizeInputs {
     pub cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as servers have it.
+/// A CPU's share of the last data cache where the machine is not asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
-/// has the full batch. Its size at the start says nothing of its program.
+/// has the full batch. The zone's size at the start tells nothing about its program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -86,21 +86,22 @@ pub struct PolicyContext<'a> {
     pub zone: &'a Zone,
 }
 
-/// The way in which a drain goes round the lists.
+/// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
     /// From list `first` on: one more block from a list for each empty list passed on the way to
     /// it; all from the only list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
-        /// The list that is looked at first. The kernel increments before it looks, from 0.
+        /// The first list to look at. The kernel increments before it looks, from 0.
         first: usize,
     },
     /// All of the list that was freed to, then all of the next (Linux 5.18+).
     WholeLists,
 }
 
-/// A policy: which blocks are listed, how many come and go at a time. Each follows the kernel of
-/// its name; all of them take and free at the head, append refills at the tail and drain the tail.
+/// A policy: which blocks are listed, and how many come and go at a time. Each follows the kernel
+/// of its name; all of them take and free at the head, append refills at the tail and drain the
+/// tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -108,12 +109,12 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order of each list.
     fn orders(&self) -> &'static [u8];
 
-    /// How drains go round.
+    /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
     /// Returns whether every request is tested against the watermarks of the zone before it looks
-    /// at the lists, as in the kernel (`get_page_from_freelist`); otherwise only those that a list
-    /// cannot serve are.
+    /// at the lists, as in the kernel (`get_page_from_freelist`); otherwise only a request that a
+    /// list cannot serve is tested.
     #[inline]
     fn tests_every_request(&self) -> bool {
         true
@@ -125,7 +126,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The bounds for a zone.
     fn sizes(&self, inputs: SizeInputs) -> Sizes;
 
-    /// Notes that a block is asked for.
+    /// Notes a request for a block.
     #[inline]
     fn before_alloc(&self, _tuning: &mut Tuning) {}
 

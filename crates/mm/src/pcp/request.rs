@@ -32,8 +32,8 @@ impl PageRequest {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
 
-    /// The same without rights beyond the usual: they are for requests that have found nothing
-    /// without them.
+    /// Same as [`ask`](Self::ask) without additional rights: only requests that have found nothing
+    /// use those.
     #[inline]
     pub(super) fn usual(self) -> Ask {
         Ask { flags: AllocFlags::default(), ..self.ask() }

@@ -1,9 +1,9 @@
 //! The lists themselves: double-ended rings of frame numbers in memory reserved from the OS.
 //!
-//! The kernel links free pages through their descriptors; ours have no room for two links, and a
-//! ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
+//! The kernel links free pages through their descriptors; Quarry's have no room for two links, and
+//! a ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
 //! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
-//! So this is no [`List`](crate::frame::List): a block of order 0 has one link word.
+//! Lists are not a [`List`](crate::frame::List), because a block of order 0 has one link word.
 
 use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -12,11 +12,11 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
-/// Where an empty list starts: far enough from a page's edge that a list which goes a little up and
-/// down touches one page of its ring.
+/// The start of an empty list: so far from a page's edge that a list which grows and shrinks a
+/// little touches one page of its ring.
 const START: u32 = 512;
 
-/// Pages that no list needs room for: 4 GiB on one CPU.
+/// The most pages that any list needs room for: 4 GiB on one CPU.
 const MOST_PAGES: u32 = 1 << 20;
 
 /// Blocks that a list may hold, by its order. Powers of two.
@@ -38,7 +38,7 @@ impl Default for RingSizes {
 }
 
 impl RingSizes {
-    /// Room for `high` pages and a refill of `refill` pages, of whichever order.
+    /// Room for `high` pages and a refill of `refill` pages, of any order.
     pub(super) fn fitting(high: u32, refill: u32) -> Self {
         let pages = high.saturating_add(refill).min(MOST_PAGES);
         let (least, single) = (Self::default(), pages.next_power_of_two());
@@ -171,7 +171,7 @@ impl SlotRings<'_> {
         self.cell(list, ring.head).store(pfn.0, Relaxed);
     }
 
-    /// Puts a block behind the tail. The list is not full.
+    /// Puts a block after the tail. The list is not full.
     #[inline]
     pub(super) fn push_tail(&self, list: usize, ring: &mut Ring, pfn: Pfn) {
         debug_assert!(!self.is_full(list, *ring), "the ring is full");

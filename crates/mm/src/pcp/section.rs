@@ -17,7 +17,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Under `OneSection` a first pass checks all of them, and a second one frees them in one
     /// critical section per node (and one of the zone for orders that are not listed).
     ///
-    /// Aborts the process where a block is free already, also by an earlier entry of the list.
+    /// Aborts the process where a block is free already, for example by an earlier entry of the
+    /// list.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
         match self.free_list {
             FreeListPolicy::PerPage => self.free_each(slot, pages),
@@ -56,9 +57,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: an extent of
-    /// movable frames where they are [`EXTENT_FRAMES`], in one critical section; else, or where no
-    /// extent is to be had, a block, trimmed, the rest given back at once in a second one.
+    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: for
+    /// [`EXTENT_FRAMES`] an extent of movable frames, in one critical section; else, or where no
+    /// extent is available, a trimmed block, whose rest goes back at once in a second one.
     ///
     /// # Panics
     /// Where `count` is 0 or above 1,024.
@@ -90,13 +91,13 @@ impl<P: PagePolicy> PageAllocator<P> {
         Some(page)
     }
 
-    /// Gives the frames behind the first `kept` of `held` ones back, which were taken by
+    /// Gives back the frames after the first `kept` of `held` ones, which were taken by
     /// [`alloc_exact`](Self::alloc_exact).
     pub fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
         let (tail, count) = (first.plus(kept), held - kept);
         match self.extent_node(tail, count) {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
-                // Whoever trimmed it may want it to grow again, into what is free for everybody.
+                // The owner may want to grow it again, into frames that the zone keeps.
                 self.check_extent(tail, count);
                 self.zones.put_extent(node, tail, count);
                 self.pcps.store.pcp(slot, node).bypass_free(1);
@@ -105,9 +106,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Makes `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), `wanted` ones
-    /// ([`EXTENT_FRAMES`] both), if those behind them are free extents. Returns whether they
-    /// were.
+    /// Extends `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), to `wanted`
+    /// ones ([`EXTENT_FRAMES`] both), if the frames after them are free extents. Returns whether
+    /// they were.
     pub fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
@@ -125,8 +126,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         is_taken
     }
 
-    /// Takes `count` movable frames for what will grow: with as many free ones behind them. `None`
-    /// where there is no such free extent.
+    /// Takes `count` movable frames for an allocation that will grow: with as many free ones after
+    /// them. `None` where there is no such free extent.
     pub fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = self.zones.node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
@@ -145,7 +146,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
-    /// Aborts the process where frames that shall become a free extent are free already.
+    /// Aborts the process where frames that are about to become a free extent are free already.
     fn check_extent(&self, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
         let kept = pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count);
@@ -174,11 +175,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let Some(last) = count.checked_sub(1) else { return };
         let node = self.zones.memory().pageblocks().of(first).tag().node();
-        assert_eq!(
-            self.zones.memory().pageblocks().of(first.plus(last)).tag().node(),
-            node,
-            "the frames belong to one zone"
-        );
+        let of_last = self.zones.memory().pageblocks().of(first.plus(last)).tag().node();
+        assert!(of_last == node, "the frames belong to one zone");
         for (pfn, order) in largest_blocks(first, count) {
             self.prepare_free(pfn, order);
         }
@@ -189,8 +187,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Frees `count` frames from `first` on, the pieces of one block of `order`, in one critical
-    /// section. Where the whole would not have been listed its pieces are not either: on lists they
-    /// would keep their buddies from merging, only to be drained soon.
+    /// section. Where no list takes the whole block, its pieces are not listed either: on lists
+    /// they would keep their buddies from merging, only to be drained soon.
     #[inline(never)]
     fn free_pieces(
         &self,
@@ -213,7 +211,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.free_section(&self.zones, (slot, node), pages, (zeroed, End::Head));
     }
 
-    /// The first pass: checks a block and marks it, so that a second entry for it is found out.
+    /// The first pass: checks a block and marks it, so that a second entry for it is found.
     fn prepare_free(&self, pfn: Pfn, order: Order) -> NodeId {
         let (node, _) = self.check_freed(pfn, order);
         self.frames().set_state(pfn, FrameState::in_pcp(order, false));

@@ -20,7 +20,7 @@ pub(super) struct PcpSet<P> {
 }
 
 /// The migratetype of the list that a block of this type goes to. The reserve has no list: its
-/// blocks go to the movable ones, and find their way back through their pageblock.
+/// blocks go to the movable lists, and return to it through the type of their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
@@ -53,9 +53,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone. The latter two
-    /// serve only while the zone stays above `mark`; under a policy that tests every request, the
-    /// list as well.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. Refill and zone
+    /// serve only while the zone stays above `mark`; under a policy that tests every request, so
+    /// does the list.
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -188,10 +188,10 @@ impl<P: PagePolicy> PcpSet<P> {
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees those of `pages`, which were checked, that are of one node, in one hold of the lists,
-    /// and in one critical section of the zone for those that have no list. Where the lists are in
-    /// other hands, or the running task reclaims and wants the blocks to count as free, all of them
-    /// go to the zone in one critical section.
+    /// Frees those of `pages`, all of them checked, that are of one node, in one hold of the lists,
+    /// and in one critical section of the zone for those that have no list. Where another thread
+    /// has the lists, or the running task reclaims and wants the blocks to count as free, all of
+    /// them go to the zone in one critical section.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -235,8 +235,8 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Frees those of `pages` past the lists that are of the node, and, where `listed` says so,
-    /// have a list or have none; does nothing where there are none.
+    /// Frees past the lists those of `pages` that are of the node: those with a list, without
+    /// one, or all, as `listed` chooses; does nothing where there is no such page.
     #[cold]
     #[inline(never)]
     fn free_past_lists(

@@ -11,16 +11,16 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back what
-    /// lies on lists and in the high-order reserve.
+    /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back blocks
+    /// from lists and from the high-order reserve.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Again, where others have taken all of it before this request came to it: many CPUs that
-        // begin at once take their batches from one step of growth.
+        // Repeats where other CPUs have taken all of it before this request came to it: many CPUs
+        // that begin at once take their batches from one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {
@@ -37,7 +37,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.alloc_below_low(slot, request)
     }
 
-    /// Goes into the reserve; as a last resort takes back what lies idle.
+    /// Goes into the reserve; as a last resort takes back idle blocks.
     #[inline(never)]
     fn alloc_below_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let page = self.alloc_reserve(slot, request);
@@ -51,8 +51,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.zones.flush_extents_for(node, ask.order) || self.zones.grow(node, &ask, Urgency::Low)
     }
 
-    /// Serves a request that cannot wait: goes into the reserve, and makes blocks of extents, but
-    /// calls no operating system and takes nothing from other CPUs (no `__GFP_DIRECT_RECLAIM`).
+    /// Serves a request that cannot wait: goes into the reserve, and turns extents into blocks, but
+    /// does not call the operating system or take from other CPUs (no `__GFP_DIRECT_RECLAIM`).
     fn alloc_without_waiting(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.alloc_reserve(slot, request).or_else(|| {
             for node in self.zones.fallback_order(request.node) {
@@ -78,12 +78,12 @@ impl<P: PagePolicy> PageAllocator<P> {
         None
     }
 
-    /// Takes back everything that lies idle, and tries again.
+    /// Takes back all idle blocks, and tries again.
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // Another purge could otherwise take blocks that have just come back before we look at
-        // them. Below this lock the lists of a CPU are only tried, never waited for.
+        // Otherwise another purge could take blocks that have just come back. While these locks are
+        // held, the lists of a CPU are only tried, never waited for.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

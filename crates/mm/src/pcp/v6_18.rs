@@ -4,14 +4,14 @@
 //! blocks of orders 1..=3 must be longer before it counts, by half of `high_min` (6.16); and drains
 //! release the lists and the zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two things are of user space. A process has no fixed amount of memory to take an eighth of:
+//! Two things differ in user space. A process has no fixed amount of memory to take an eighth of:
 //! unless a machine's memory is declared, a list keeps at most 2,048 pages (8 MiB) per CPU. And
 //! requests are tested against watermarks only where a list cannot serve them, because listed pages
 //! are memory that the process holds already.
 //!
 //! Lists tune themselves since Linux 6.7. A burst of allocations doubles the next refill (63, 126,
 //! .. 2,016 pages of order 0); a burst of frees makes drains as large as the burst; `high` rises
-//! while it pays and decays when idle. The releases differ in what [`Release`] says.
+//! while it pays and decays when idle. The releases differ in the items of [`Release`].
 
 use super::lists::Tuning;
 use super::policy::{
@@ -56,8 +56,8 @@ impl Release for V6_18 {
 pub trait Release: Copy + Send + Sync + 'static {
     /// See [`PagePolicy::name`].
     const NAME: &'static str;
-    /// The order of each list: those of orders 0..=3, those of order 9, and those of orders 4..=8
-    /// where there are any.
+    /// The order of each list: first the lists of orders 0..=3, then of order 9, then of orders
+    /// 4..=8 if there are any.
     const ORDERS: &'static [u8];
     /// True if drains release the lists and the zone after each batch.
     const RELEASES_BETWEEN_BATCHES: bool;
@@ -67,24 +67,25 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// The first list of orders 4..=8, where each migratetype has its own; no release had them.
     const MIDDLE_LISTS: Option<usize> = None;
 
-    /// Which of the lists of order 9.
+    /// The choice among the lists of order 9.
     fn huge_list(migratetype: MigrateType) -> usize;
 
-    /// Pages that must have been freed in a row before a block of orders 1..=3 lets all go.
+    /// Pages that must have been freed in a row before a block of orders 1..=3 sends all to the
+    /// zone.
     fn row(sizes: Sizes) -> u32;
 
     /// Most pages that a CPU keeps of memory of this description.
     fn bound(inputs: &SizeInputs) -> u32;
 }
 
-/// `high`, brought between its bounds.
+/// `high`, clamped to its bounds.
 #[inline]
 fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
     tuning.high = tuning.high.clamp(sizes.high_min, sizes.high_max);
     tuning.high
 }
 
-/// Returns whether frees of high orders come in such a row that all of them should go
+/// Returns whether high orders are freed in a row so long that all listed pages should go
 /// (`free_high`).
 #[inline]
 fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {

@@ -3,10 +3,11 @@
 //! The kernel's CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a fixed
 //! place in its slot, which saves the fast path one dependent load; an exchange copies pointers
 //! between slot and barn, by one restartable sequence, under the barn's lock. So a sheaf is not a
-//! thing of its own but the objects that one exchange moves, and the barn is one stack of objects.
+//! structure of its own but the objects that one exchange moves, and the barn is one stack of
+//! objects.
 //!
-//! Counters of exchanges stand under the same lock, in cache lines that the exchange touches
-//! anyway: separate counters would be one more line that CPUs take from each other.
+//! Counters of exchanges are under the same lock, in cache lines that the exchange touches anyway:
+//! separate counters would be one more line that CPUs take from each other.
 //!
 //! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
@@ -62,7 +63,7 @@ struct Sheaves {
 unsafe impl Send for Sheaves {}
 
 impl Sheaves {
-    /// The top `count` objects; there are as many.
+    /// The top `count` objects, of at least as many.
     fn top(&self, count: usize) -> &[Object] {
         let Some(storage) = self.storage else { return &[] };
         debug_assert!(count <= self.level);
@@ -73,8 +74,8 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level, if it has room for `count` objects. Takes memory for it where
-    /// there is none yet.
+    /// The storage above the level, if it has room for `count` objects. Takes memory for the
+    /// storage at the first use.
     fn room(&mut self, metadata: &Metadata, count: usize) -> Option<&mut [MaybeUninit<Object>]> {
         let left = self.most - self.level;
         if left < count {
@@ -119,8 +120,8 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects it may hold, and their distance in bytes. One that was used before is
-    /// empty, and may hold as many objects as then; one that has been set so stays as it is.
+    /// Sets how many objects the barn may hold, and their distance in bytes. A barn that has
+    /// storage keeps its size; it is empty, or has been set so before.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
@@ -130,7 +131,7 @@ impl Barn {
         sheaves.stride = stride;
     }
 
-    /// Counts from 0 on. The barn is empty.
+    /// Resets the counts. The barn is empty.
     pub fn start(&self) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0);
@@ -138,11 +139,11 @@ impl Barn {
         sheaves.lowest = 0;
     }
 
-    /// Lets `accept` have a copy of up to `most - 1` objects, and returns one more. Where it
-    /// refuses them, they stay. `None` where the barn is empty. O(most) under the lock.
+    /// Lets `accept` have a copy of up to `most - 1` objects, and returns one more. Objects that it
+    /// refuses stay. `None` where the barn is empty. O(most) under the lock.
     ///
-    /// Another CPU had what it hands out last, so the objects' lines are that one's; to fetch the
-    /// first 16 of them here, all at once, made nothing faster.
+    /// Another CPU had these objects last, so their lines are in its cache; to fetch the first 16
+    /// of them here, all at once, made nothing faster.
     pub fn hand_out(
         &self,
         limits: &CacheLimits,
@@ -161,8 +162,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write objects to the front of room for `count` of them, count what it did, and
-    /// say how many there are. Returns that, 0 where there is no room or no memory for it.
+    /// Lets `fill` write up to `count` objects on top, count what it did, and return their number.
+    /// Returns that, or 0 where there is no room or no memory for it.
     pub fn bring_in(
         &self,
         metadata: &Metadata,
@@ -193,8 +194,8 @@ impl Barn {
         count
     }
 
-    /// Puts all of `objects` on top, or none where there is no room or no memory for them; says
-    /// which. O(objects) under the lock.
+    /// Puts all of `objects` on top, or none where there is no room or no memory for them; returns
+    /// whether it did. O(objects) under the lock.
     pub fn put(&self, metadata: &Metadata, limits: &CacheLimits, objects: &[Object]) -> bool {
         let put = self.bring_in(metadata, limits, objects.len(), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {
@@ -205,7 +206,7 @@ impl Barn {
         put == objects.len()
     }
 
-    /// Announces the level where the last announcement has become too wrong.
+    /// Announces the level where the last announcement is too far off.
     #[inline]
     fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
@@ -216,7 +217,7 @@ impl Barn {
         }
     }
 
-    /// The lowest number of objects in the barn since the last call: these were not needed.
+    /// The lowest number of objects in the barn since the last call: no CPU needed these.
     pub fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;
@@ -233,7 +234,7 @@ impl Barn {
         self.look().0
     }
 
-    /// Objects in the barn now, and what exchanges have counted, by one hold of the lock.
+    /// Objects in the barn now, and the counts of its exchanges, by one hold of the lock.
     pub fn look(&self) -> (u64, Traffic) {
         let sheaves = self.sheaves.lock();
         (sheaves.level as u64, sheaves.traffic)
@@ -242,7 +243,7 @@ impl Barn {
     /// Checks the equations at the top of this file.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let sheaves = self.sheaves.lock();
         let barn = Check::of("barn");

@@ -6,9 +6,9 @@
 //! declared more nodes.
 //!
 //! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
-//! fast path does not look whose memory it frees, so such objects do enter a CPU's array, and
-//! may be handed out there again. A sheaf is sorted when it leaves the CPU: objects of another node
-//! go home, into the barn there, whose CPUs use them like objects that they have freed themselves.
+//! fast path does not check which node's memory it frees, so such objects do enter a CPU's array,
+//! and may be handed out there again. A sheaf is sorted when it leaves the CPU: objects of another
+//! node go to that node's barn, whose CPUs use them like objects that they have freed themselves.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;
@@ -24,14 +24,14 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
 /// A barn for each node.
 pub(super) struct Barns {
     first: Barn,
-    /// Those of the nodes from 1 on.
+    /// The barns of the nodes from 1 on.
     others: AtomicPtr<Barn>,
     /// The number of `others`; 0 in a new stack, which is all zero bytes.
     more_nodes: AtomicU32,
 }
 
 impl Barns {
-    /// A barn for one node, that holds nothing until [`configure`](Self::configure).
+    /// A barn for one node, which holds nothing until [`configure`](Self::configure).
     pub(super) const fn new() -> Self {
         Self {
             first: Barn::new(),
@@ -59,12 +59,12 @@ impl Barns {
     }
 
     /// Sets how many objects each barn may hold, and their distance in bytes. A barn that has been
-    /// set so stays as it is.
+    /// set so before stays as it is.
     pub(super) fn configure(&self, most: usize, stride: usize) {
         self.all().for_each(|barn| barn.configure(most, stride));
     }
 
-    /// Counts from 0 on. No barn holds anything.
+    /// Resets the counts. No barn holds anything.
     pub(super) fn start(&self) {
         self.all().for_each(Barn::start);
     }
@@ -73,7 +73,7 @@ impl Barns {
         self.more_nodes.load(Ordering::Acquire) as usize + 1
     }
 
-    /// The barn of a node; the first one's where the stack has no such node.
+    /// The barn of a node; the first node's where the stack has no such node.
     #[inline]
     pub(super) fn of(&self, node: NodeId) -> &Barn {
         let node = usize::from(node.0);
@@ -85,7 +85,7 @@ impl Barns {
         unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
     }
 
-    /// The barn of the running CPU's node, a hint as the CPU is.
+    /// The running CPU's node and its barn, a hint: the task may move to another CPU.
     #[inline]
     pub(super) fn here<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> (NodeId, &Barn) {
         if self.nodes() == 1 {
@@ -99,13 +99,12 @@ impl Barns {
         (0..self.nodes()).map(|node| self.of(NodeId(node as u8)))
     }
 
-    /// Bytes of objects in all of them, as announced.
+    /// Bytes of objects in all barns, as announced.
     pub(super) fn bytes(&self) -> usize {
         self.all().map(Barn::bytes).sum()
     }
 
-    /// Fills in what the barns know, objects per node and locks; returns what all exchanges have
-    /// counted.
+    /// Fills in the objects per node and the locks; returns the counts of all exchanges.
     pub(super) fn add_stats(&self, stats: &mut SlabStats) -> Traffic {
         let mut sum = Traffic::default();
         for (barn, node) in self.all().zip(&mut stats.barns) {

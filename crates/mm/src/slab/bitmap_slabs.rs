@@ -7,10 +7,10 @@
 //! The descriptor of a slab lies in the link words of its first four frames (slabs have at least
 //! order 2): `link[0]` next, `link[1]` previous, `link[2..4]` one 64-bit word: the bits themselves
 //! where a slab has at most 64 objects, else `{digest : 53 | free : 11}`, the number of free
-//! objects and a digest of the bits, which then lie in front of the slab's first object.
+//! objects and a digest of the bits, which then lie before the slab's first object.
 //!
-//! There a program can reach them, by writing past the end of the last object of the slab in front.
-//! So what is left over of the slab lies in front of them, and they are compared with their digest
+//! There a program can reach them, by writing past the end of the last object of the slab before.
+//! So the unused rest of the slab lies before them, and they are compared with their digest
 //! whenever objects are taken, when a bit is not as expected, and when the slab goes: a bit that
 //! the program has set would give an object a second owner.
 //!
@@ -18,8 +18,8 @@
 //! of free objects, list 4 for empty ones. Objects come from the fullest, so that others empty.
 //!
 //! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
-//! `list(slab) = floor(4 * free / objects)` for `free > 0`, none for
-//! `free = 0`, `length(list) = slabs on it`, `nr_free = sum of free(slab)`.
+//! `list(slab) = floor(4 * free / objects)` for `free > 0`, no list for `free = 0`,
+//! `length(list) = slabs on it`, `nr_free = sum of free(slab)`.
 
 mod sparse;
 
@@ -46,15 +46,14 @@ use quarry_sys::report::fatal;
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Most objects that slabs get back while they hold their lock once: a sheaf of a wide array.
+/// Most objects that slabs take back in one hold of their lock: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
-/// Bits of a descriptor's word that count free objects where its slab has more than that.
+/// Bits of a descriptor's word that count free objects, where its slab has more than that many.
 const FREE_BITS: u32 = 11;
 const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
-/// Most objects of a slab whose objects are at least 16 bytes and of whose memory an eighth or less
-/// is wasted at the smallest order.
+/// Slabs with the most objects have the smallest order and objects of 16 bytes.
 const _: () = assert!((MIN_ORDER.bytes() / MIN_ALIGN) as u64 <= FREE_MASK);
 
 /// The term that word `index` of the bits adds to the digest of its slab, in the digest's place. A
@@ -66,7 +65,7 @@ fn term(bits: u64, index: u32) -> u64 {
     (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
 }
 
-/// Bytes at the start of a slab of `bytes` bytes that hold the bits, 0 where the descriptor does.
+/// Bytes at the start of a slab that hold the bits, 0 where the descriptor holds them.
 #[must_use]
 fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
@@ -100,7 +99,7 @@ struct Slab<'a> {
 }
 
 /// Word `index` of a slab's bits while objects are put into it: neighbours mostly come together,
-/// and stores and a digest for each of them would take twice as long.
+/// and separate stores and digests would take twice as long.
 struct OpenWord {
     index: u32,
     before: u64,
@@ -108,7 +107,7 @@ struct OpenWord {
 }
 
 impl OpenWord {
-    /// Sets a bit; false where it is set.
+    /// Sets a bit; returns false where it is set already.
     fn set(&mut self, bit: u32) -> bool {
         let was_clear = self.now >> bit & 1 == 0;
         self.now |= 1 << bit;
@@ -142,12 +141,12 @@ impl<'a> Slab<'a> {
             return self.word();
         }
         debug_assert!(index < self.words());
-        // SAFETY: `words()` words lie right in front of the first object, which is aligned to 16,
-        // in the slab, which belongs to this cache and holds no object there.
+        // SAFETY: `words()` words lie right before the first object, which is aligned to 16, in the
+        // slab, which belongs to this cache and holds no object there.
         unsafe { self.first_bits().cast::<AtomicU64>().add(index as usize).as_ref() }
     }
 
-    /// Where the bits begin that lie in the slab.
+    /// The start of the bits that lie in the slab.
     fn first_bits(&self) -> Object {
         let behind = self.cache.first_object() - self.words() as usize * size_of::<u64>();
         // SAFETY: the header has room for the bits, so this is in the slab.
@@ -158,14 +157,14 @@ impl<'a> Slab<'a> {
         self.cache.objects().div_ceil(64)
     }
 
-    /// The digest of the bits as they are, in its place.
+    /// The digest of the present bits, in its place.
     fn digest(&self) -> u64 {
         (0..self.words())
             .map(|index| term(self.bits(index).load(Ordering::Relaxed), index))
             .fold(0, u64::wrapping_add)
     }
 
-    /// Returns whether the bits are as they were left; only the program can have changed them.
+    /// Returns whether the bits are unchanged; only the program can have changed them.
     fn is_intact(&self) -> bool {
         self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }
@@ -230,7 +229,8 @@ impl<'a> Slab<'a> {
                 word = self.open(number / 64);
             }
             if !word.set(number % 64) {
-                // The bits of those in front of it are ours: whatever else differs is not.
+                // The bits of the objects before it are ours: the program has made any other
+                // change.
                 self.note(digest.wrapping_add(self.close(word)), count as u64);
                 self.demand_intact();
                 not_in_use(self.cache, *object);
@@ -250,7 +250,7 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// The number of an object; reports a pointer that is none and aborts.
+    /// The number of an object; reports a pointer that is not one, and aborts.
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
@@ -276,14 +276,14 @@ impl<'a> Slab<'a> {
         term(word.now, word.index).wrapping_sub(term(word.before, word.index))
     }
 
-    /// The list a slab with `free` free objects belongs on.
+    /// The list for a slab with `free` free objects.
     fn bucket(&self, free: u32) -> Option<usize> {
         (free > 0).then(|| (free * 4 / self.cache.objects()) as usize)
     }
 }
 
 impl Lists {
-    /// Slabs none of whose objects is in use.
+    /// Slabs without an object in use.
     fn nr_empty(&self) -> u32 {
         self.lengths[EMPTY]
     }
@@ -298,7 +298,7 @@ impl Lists {
         self.lengths[bucket] -= 1;
     }
 
-    /// Moves a slab from the list of `from` free objects to an end of that of `to`.
+    /// Moves a slab from the list for `from` free objects to an end of the list for `to`.
     fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32, end: End) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
         if old == new {
@@ -355,7 +355,7 @@ impl BitmapSlabs {
         }
     }
 
-    /// Counts as for a new cache. There is no slab.
+    /// Resets the counts for a new cache. There is no slab.
     pub fn start(&self) {
         let mut lists = self.lists.lock();
         debug_assert!(lists.nr_slabs == 0);
@@ -363,8 +363,8 @@ impl BitmapSlabs {
         lists.populating = Populating::new();
     }
 
-    /// How slabs are arranged: the smallest order from 2 to 5 that holds 8 objects and wastes at
-    /// most 1/8; where there is none, the smallest that holds four objects.
+    /// The arrangement of slabs: the smallest order from 2 to 5 that holds 8 objects and wastes at
+    /// most 1/8; if there is none, the smallest that holds four objects.
     #[must_use]
     pub fn layout(params: &CacheParams) -> SlabLayout {
         let stride = params.stride();
@@ -382,10 +382,10 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
-    /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed,
-    /// which are brought in as suits a cache whose CPUs keep `sheaf` objects at a time;
-    /// returns how many objects there are, fewer than asked only where memory is short, and whether
-    /// memory that was never touched was taken for them.
+    /// Fills the front of `out` from slabs. Takes new ones from the page allocator where needed,
+    /// and brings them in as suits a cache whose CPUs keep `sheaf` objects at a time. Returns how
+    /// many objects there are, fewer than asked only where memory is short, and whether memory that
+    /// was never touched was taken for them.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -403,7 +403,7 @@ impl BitmapSlabs {
         (taken, is_fresh)
     }
 
-    /// Fills the front of `out` from the slabs that there are; returns how many objects that are.
+    /// Fills the front of `out` from the slabs that exist; returns the number of objects.
     #[inline(never)]
     pub fn take<P: PerCpu>(
         &self,
@@ -418,11 +418,11 @@ impl BitmapSlabs {
         taken
     }
 
-    /// Gives up to `most` objects of the slabs that there are to `keep`, lowest address last, in
-    /// pieces and in one critical section; none at all where it `wants_all` and there are fewer, so
-    /// that a new slab comes first and the objects of both lie in one piece. Where `keep` returns
-    /// that it does not want some from the front of a piece, these go back, and no more are taken.
-    /// Returns how many were taken, and whether `keep` wanted all.
+    /// Gives up to `most` objects of the existing slabs to `keep`, lowest address last, in pieces
+    /// and in one critical section; none at all where it `wants_all` and there are fewer, so that a
+    /// new slab comes first and the objects of both lie in one piece. `keep` returns how many
+    /// objects at the front of a piece it refuses; these go back, and no more are taken. Returns
+    /// how many were taken, and whether `keep` wanted all.
     #[inline(never)]
     pub fn take_pieces<P: PerCpu>(
         &self,
@@ -454,9 +454,9 @@ impl BitmapSlabs {
         (taken, refused == 0)
     }
 
-    /// Adds a slab for a request of some `objects`, which may be one of several: others may take
-    /// its objects before the caller comes to them. Returns whether its memory was never touched;
-    /// `None` where there is none.
+    /// Adds a slab, maybe one of several, for a request of some `objects`; other CPUs may take them
+    /// before the caller does. Returns whether its memory was never touched; `None` where there is
+    /// no memory.
     #[inline(never)]
     pub fn grow<P: PerCpu>(
         &self,
@@ -492,7 +492,7 @@ impl BitmapSlabs {
         };
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
-        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
         unsafe { cache.construct(slab.address) };
         context.zones.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
         let mut lists = self.lists.lock();
@@ -501,12 +501,12 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        // After those that came before: neighbours are handed out one after the other.
+        // After the earlier ones: neighbours are handed out one after the other.
         lists.add(&slab, EMPTY, End::Tail);
         context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
     }
 
-    /// Brings a fresh slab in as suits a cache that asks for so many objects.
+    /// Brings a fresh slab in, as suits a cache that asks for `objects` objects.
     fn bring_in<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -526,7 +526,7 @@ impl BitmapSlabs {
     }
 
     /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
-    /// the context, which gives them back.
+    /// the context, which gives them back to the page allocator.
     pub fn free<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -535,13 +535,13 @@ impl BitmapSlabs {
         keep: u32,
     ) {
         for piece in objects.chunks(SLABS_BATCH) {
-            // Other caches' share of the bound hardly changes meanwhile.
+            // The bound hardly changes by other caches during the loop.
             let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
             context.add_emptied(self.put(context, cache, piece, keep), cache.order());
         }
     }
 
-    /// Puts objects into their slabs; returns the slabs that are to go, of those emptied by it.
+    /// Puts objects into their slabs; returns the slabs that are empty by it and should go.
     #[inline(never)]
     fn put<P: PerCpu>(
         &self,
@@ -574,7 +574,7 @@ impl BitmapSlabs {
         }
     }
 
-    /// Returns the empty slabs beyond `keep`.
+    /// Gives back the empty slabs beyond `keep`.
     pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
         loop {
             let mut lists = self.lists.lock();
@@ -597,14 +597,14 @@ impl BitmapSlabs {
         object: Object,
     ) -> Slab<'a> {
         let pfn = context.slab_of(cache, object);
-        // The slab was returned while the object lay in a slot a second time.
+        // The slab was given back while the object lay in a slot a second time.
         if context.zones.frames().kind(pfn) != cache.id().kind() {
             not_in_use(cache, object);
         }
         Slab::at(context, cache, pfn)
     }
 
-    /// Fills in what the slabs know: totals, partial slabs, the list lock.
+    /// Fills in totals, partial slabs and the list lock.
     pub fn add_stats(&self, cache: &Cache, stats: &mut SlabStats) {
         let lists = self.lists.lock();
         stats.total_slabs = lists.nr_slabs;
@@ -621,7 +621,7 @@ impl BitmapSlabs {
     /// Checks the equations at the top of this file.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub fn validate<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

@@ -1,4 +1,4 @@
-//! Buffers of objects on the stack, of which the front has been written.
+//! Buffers of objects on the stack whose front has been written.
 
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::Object;
@@ -53,7 +53,7 @@ mod tests {
     fn an_object_is_found_wherever_it_is() {
         let mut memory = [0u8; 16];
         let start = core::ptr::NonNull::from(&mut memory).cast::<u8>();
-        // SAFETY: all are in the memory, or right behind it.
+        // SAFETY: all are in the memory, or right after it.
         let all: [Object; 17] = core::array::from_fn(|index| unsafe { start.add(index) });
         for count in 0..all.len() {
             for (index, object) in all.iter().enumerate() {

@@ -39,7 +39,7 @@ impl CacheId {
         Self(index)
     }
 
-    /// As an index.
+    /// The number as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -62,7 +62,7 @@ impl CacheId {
     }
 }
 
-/// How a policy arranges a slab.
+/// The arrangement of a slab by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabLayout {
     /// Its order.
@@ -71,13 +71,13 @@ pub struct SlabLayout {
     pub header_bytes: usize,
 }
 
-/// How objects lie in a slab, for the check that `free` makes on its fast path.
+/// The places of objects in a slab, for the check that `free` makes on its fast path.
 ///
-/// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides
-/// `o - first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 <
-/// magic` (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. The former needs a
-/// look of its own: below `first` the product wraps to values on either side of `magic`.
-/// `magic == 0` (no cache) refuses every offset.
+/// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides `o -
+/// first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 < magic`
+/// (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. The former needs a test
+/// of its own: below `first` the product wraps to values on either side of `magic`. `magic == 0`
+/// (no cache) refuses every offset.
 #[derive(Default)]
 pub struct Geometry {
     magic: AtomicU64,
@@ -85,7 +85,7 @@ pub struct Geometry {
     first: AtomicU32,
 }
 
-/// Where assembler finds the words of a [`Geometry`].
+/// The offsets of the words of a [`Geometry`], for assembler.
 #[derive(Clone, Copy)]
 pub struct GeometryOffsets {
     /// The multiplier: 64 bits.
@@ -110,14 +110,14 @@ impl Geometry {
         Self { magic: AtomicU64::new(0), mask: AtomicU32::new(0), first: AtomicU32::new(0) }
     }
 
-    /// Takes over what `cache` says.
+    /// Takes over the geometry of `cache`.
     pub fn set(&self, cache: &Cache) {
         self.mask.store(cache.order.bytes() as u32 - 1, Ordering::Relaxed);
         self.first.store(cache.first_object as u32, Ordering::Relaxed);
         self.magic.store(cache.magic, Ordering::Release);
     }
 
-    /// Forgets the cache: there is none any more.
+    /// Forgets the cache, which is gone.
     pub fn clear(&self) {
         self.magic.store(0, Ordering::Relaxed);
     }
@@ -146,14 +146,14 @@ impl Geometry {
     }
 }
 
-/// The number of a new cache, and who had that number before.
+/// The number of a new cache, and the history of that number.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Its number.
     pub id: CacheId,
-    /// How many caches the table has had by now, this one included.
+    /// Caches that the table has had by now, this one included.
     pub generation: u32,
-    /// Another cache had this number.
+    /// True if another cache had this number.
     pub is_reused: bool,
 }
 
@@ -162,7 +162,7 @@ pub struct Identity {
 /// Where a policy links free objects through themselves and the cache has a constructor, the link
 /// would destroy what the constructor has made. So such objects begin with room for the link, which
 /// callers never see: policies know an object by its start, callers by the address `link_bytes`
-/// behind it. (The kernel moves its free pointer behind the object instead.)
+/// after it. (The kernel moves its free pointer after the object instead.)
 pub struct Cache {
     identity: Identity,
     name: Line<24>,
@@ -176,7 +176,7 @@ pub struct Cache {
     objects: u32,
     magic: u64,
     aliases: AtomicU32,
-    /// The last task that has begun to construct the objects of a slab, until it has.
+    /// The last task that has begun to construct the objects of a slab, until it is done.
     constructing: AtomicUsize,
 }
 
@@ -216,7 +216,7 @@ impl Cache {
             order,
             header,
             // The rest of the slab lies in front, beside the header, so that no multiple of the
-            // stride behind the last object looks like an object to `Geometry`.
+            // stride after the last object looks like an object to `Geometry`.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -232,20 +232,20 @@ impl Cache {
         self.identity.id
     }
 
-    /// Tells it from all other caches of its stack that ever had its number.
+    /// Distinguishes it from all other caches of its stack that ever had its number.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.identity.generation
     }
 
-    /// Returns whether a cache that is gone had its number: then a policy has records of that one,
-    /// which it makes those of a new cache, and counts as metadata no second time.
+    /// Returns whether an earlier cache had its number: then a policy reuses the records of that
+    /// cache, and does not count them as metadata again.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused
     }
 
-    /// Objects that a CPU shall keep at hand, where its creator has said so (`sheaf_capacity`,
+    /// Objects that a CPU should keep at hand, if its creator has set the number (`sheaf_capacity`,
     /// Linux 6.18).
     #[must_use]
     pub fn capacity(&self) -> Option<u16> {
@@ -258,21 +258,21 @@ impl Cache {
         self.options.constructor.is_some()
     }
 
-    /// Bytes of each object in front of the address that callers know: see the type.
+    /// Bytes of each object before the address that callers know: see the type.
     #[inline]
     #[must_use]
     pub fn link_bytes(&self) -> usize {
         self.link_bytes
     }
 
-    /// Returns whether others may share it.
+    /// Returns whether other caches may share it.
     pub(super) fn is_mergeable(&self) -> bool {
         self.options.are_mergeable()
     }
 
-    /// Makes the objects of a new slab what its users get, where the cache has a constructor. A
-    /// policy calls this wherever it has taken a slab from the page allocator, before any object of
-    /// it can be found, and with no lock held. O(objects).
+    /// Runs the constructor, if the cache has one, for the objects of a new slab. A policy calls
+    /// this after it has taken a slab from the page allocator, before any object of it can be
+    /// found, and with no lock held. O(objects).
     ///
     /// # Safety
     /// `slab` is the address of a slab of this cache that only the caller knows.
@@ -292,7 +292,7 @@ impl Cache {
                 constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
             }
         }
-        // Another task may construct as well; the last one is found.
+        // Another task may construct as well; the field names the last one.
         if self.constructing.load(Ordering::Relaxed) == me {
             self.constructing.store(0, Ordering::Relaxed);
         }
@@ -304,12 +304,12 @@ impl Cache {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
     }
 
-    /// Counts one more cache that was asked for and is this one.
+    /// Counts one more cache that was asked for and shares this one.
     pub(super) fn add_alias(&self) {
         self.aliases.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one such cache less; false where there is none.
+    /// Counts one such cache less; returns false where there is no alias.
     pub(super) fn drop_alias(&self) -> bool {
         let aliases = self.aliases();
         if aliases > 0 {
@@ -318,14 +318,14 @@ impl Cache {
         aliases > 0
     }
 
-    /// Caches that were asked for later and are this one.
+    /// Caches that were asked for later and share this one.
     #[must_use]
     pub fn aliases(&self) -> u32 {
         self.aliases.load(Ordering::Relaxed)
     }
 
-    /// How tables name it: by its name, or, where several caches are this one, by the size of its
-    /// objects (`:0000256`, the kernel's unique name of a mergeable cache).
+    /// The name in tables: its own, or, where several caches share it, the size of its objects
+    /// (`:0000256`, the kernel's unique name of a mergeable cache).
     #[must_use]
     pub fn label(&self) -> Line<24> {
         let mut label = Line::default();
@@ -343,7 +343,7 @@ impl Cache {
         self.object_bytes
     }
 
-    /// Bytes from one object to the next, all of them usable but those of its link.
+    /// Bytes from one object to the next, all of them usable except the link's.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
@@ -370,7 +370,7 @@ impl Cache {
         self.first_object
     }
 
-    /// Bytes of each slab that the policy keeps for itself, in front of the first object.
+    /// Bytes of each slab that the policy keeps for itself, before the first object.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {

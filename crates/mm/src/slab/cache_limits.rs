@@ -1,9 +1,9 @@
-//! How much all caches of a stack hold together beyond what is in use, and how much they may.
+//! The memory that all caches of a stack hold beyond what is in use, and its bounds.
 //!
-//! Objects in barns are memory that this process has already, as free memory of the zones is: both
+//! Objects in barns are memory that this process has already, like free memory of the zones: both
 //! go back to the operating system after a while without use. Until another part of the process
 //! needs memory, barns cost nothing. So barns may hold much, and are *shrunk* before requests are
-//! served from memory that was never touched, down to what they may hold even then (in the kernel,
+//! served from memory that was never touched, down to their bound under pressure (in the kernel,
 //! `kswapd` calls shrinkers before a zone is empty).
 //!
 //! The room of the arrays of CPUs has bounds of its own, for each slot and for all, because a
@@ -32,7 +32,7 @@ const PRESSED_SHARE: usize = 32;
 /// the bound for all slots together decides. (tcmalloc begins with 1.5 MiB for a CPU and lets it
 /// take what another one leaves.)
 const SLOT_MOST: usize = 16 << 20;
-/// Room that the arrays of a slot may always have, however much others have.
+/// Room that the arrays of a slot may always have, even if other slots have much.
 const SLOT_LEAST: usize = 256 << 10;
 /// Bytes of empty slabs that caches may always hold.
 const EMPTY_LEAST: usize = 2 << 20;
@@ -44,7 +44,7 @@ pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,
     turn: AtomicUsize,
-    /// An array of a slot with little room was refused more since the last look.
+    /// True if an array of a slot with little room was refused more since the last look.
     crowded: AtomicU32,
 }
 
@@ -63,20 +63,20 @@ impl CacheLimits {
     /// Bytes of objects in barns, as announced.
     #[must_use]
     pub fn barns(&self) -> usize {
-        // A stock of `slam` is taken by any thread, without a lock, so what went may be announced
-        // before what came.
+        // Any thread takes a stock of `slam`, without a lock, so the bytes that went may be
+        // announced before those that came.
         (self.barns.load(Relaxed) as isize).max(0) as usize
     }
 
-    /// Bytes of slabs without an object in use. Counted beside the locks, so a moment late.
+    /// Bytes of slabs without an object in use. Counted outside the locks, so a moment late.
     #[must_use]
     pub fn empty(&self) -> usize {
         // A slab may be counted out before it is counted in.
         (self.empty.load(Relaxed) as isize).max(0) as usize
     }
 
-    /// Most bytes that barns may hold now. Near the limit of the heap that is little more than
-    /// under pressure, for their objects count as used.
+    /// Most bytes that barns may hold now. Near the limit of the heap, hardly more than under
+    /// pressure, because their objects count as used.
     pub(super) fn barns_most(zones: &Zones) -> usize {
         let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
@@ -84,8 +84,8 @@ impl CacheLimits {
         most.min(Self::barns_pressed(zones) + left / 2)
     }
 
-    /// Bounds of the room of arrays. All together may have as much as barns may hold: it is the
-    /// same kind of memory, elsewhere.
+    /// Bounds of the room of arrays. All arrays together may have as much as barns may hold: both
+    /// are the same kind of memory.
     pub(super) fn rooms(zones: &Zones) -> Limits {
         Limits { slot: SLOT_MOST, all: Self::barns_most(zones), least: SLOT_LEAST }
     }
@@ -100,12 +100,12 @@ impl CacheLimits {
         self.empty() >= share(zones, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
-    /// A barn announces another number of bytes.
+    /// Notes that a barn announces another number of bytes.
     pub(super) fn barn_changed(&self, before: usize, after: usize) {
         self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 
-    /// The number of empty slabs of `bytes` each has changed.
+    /// Notes that the number of empty slabs of `bytes` each has changed.
     pub(super) fn empty_changed(&self, before: u32, after: u32, bytes: usize) {
         if before != after {
             let more = (after as usize).wrapping_sub(before as usize).wrapping_mul(bytes);
@@ -114,7 +114,7 @@ impl CacheLimits {
     }
 
     /// Notes that an array of `slot` needed more room and got none. If other slots have the room
-    /// that it lacks, the next reclaim makes one of them give.
+    /// that it lacks, the next reclaim makes one of them give some up.
     pub(super) fn note_refused(&self, zones: &Zones, area: &SlotArea, slot: SlotIndex) {
         let is_full = area.all_room() + SLOT_LEAST > Self::rooms(zones).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
@@ -128,7 +128,7 @@ impl CacheLimits {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// A number that goes up with each call: it says whose turn it is to give.
+    /// A number that rises with each call and so chooses which cache gives next.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

@@ -14,16 +14,15 @@ use quarry_sys::percpu::{Object, PerCpu};
 
 /// Objects that one step of a slow path moves at most.
 pub const MAX_BATCH: usize = 64;
-/// Objects of a buffer on the stack, of which callers may have little: a batch goes through it in
-/// pieces.
+/// Objects of a buffer on the stack, which may be short: a batch goes through it in pieces.
 pub(super) const PIECE: usize = 64;
 /// Empty slabs that go back to the page allocator at a time.
 const GIVEN_BACK: usize = 8;
 
-/// How the slab policy of a stack is set up.
+/// The setup of a stack's slab policy.
 #[derive(Clone, Copy, Debug)]
 pub struct SlabSetup {
-    /// CPUs that formulas of the kernel are fed with.
+    /// CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
     /// Mechanisms that the policy uses.
     pub mechanisms: Mechanisms,
@@ -35,9 +34,9 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub percpu: &'a P,
     /// The zones, and the frames that slabs are made of.
     pub zones: &'a Zones,
-    /// Where slabs come from.
+    /// The source of slabs.
     pub pages: &'a dyn SlabPages,
-    /// Where descriptors come from.
+    /// The source of descriptors.
     pub metadata: &'a Metadata,
     /// All caches of the stack.
     pub caches: &'a CacheTable,
@@ -49,8 +48,8 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub emptied: Emptied,
 }
 
-/// Slabs that have become empty and belong to nobody else. Whoever empties them may be deep inside
-/// of a request, whose caller may have little of a stack; they go back when the context does.
+/// Slabs that have become empty and have no other owner. The task that empties them may be deep
+/// inside of a request, with little stack left; they go back when the context is dropped.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 
@@ -82,7 +81,7 @@ fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: 
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
-    /// Takes slabs of `order` that are to go back.
+    /// Takes over slabs of `order` that should go back.
     pub(super) fn add_emptied(&self, mut slabs: List<Pfn>, order: Order) {
         if slabs.is_empty() {
             return;
@@ -91,7 +90,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         if order_before == order {
             slabs.prepend(self.zones.frames(), before);
         } else if !before.is_empty() {
-            // Those of another cache, in a reclaim.
+            // Slabs of another cache, in a reclaim.
             own_stack::run(|| give_back(self, &before, order_before));
         }
         self.emptied.0.set((slabs, order));
@@ -115,11 +114,11 @@ impl<P: PerCpu> SlabContext<'_, P> {
     }
 
     /// Gives the array of a new cache room for `wanted` objects in every slot, or fewer, so that
-    /// caches that may come later find room for a few, too. Where an earlier cache had the number,
-    /// it has room for as many at most as were defined for that one.
+    /// later caches find room for a few, too. If an earlier cache had the number, the new array has
+    /// at most the room that was defined for that cache.
     ///
     /// # Errors
-    /// `EBUSY` where a slot has not lost the room that it had for the earlier cache.
+    /// `EBUSY` where a slot still has the room that it had for the earlier cache.
     pub fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
         let (area, array) = (self.percpu.area(), cache.id().array());
         let others = MAX_CACHES - 1 - self.caches.count().max(cache.id().index());

@@ -1,10 +1,10 @@
-//! Facts that a policy can tell of parked objects without taking them out.
+//! Answers about parked objects that a policy can give without taking them out.
 
 use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// The optional part of a policy: answers that it has at a glance. Every default is "I cannot
+/// The optional part of a policy: answers that it can give at a glance. Every default is "I cannot
 /// tell", so a policy that parks nothing implements this with an empty block.
 pub trait Glance<P: PerCpu>: Sized {
     /// Returns whether `object` seems to lie among the running CPU's free objects. False positives
@@ -20,9 +20,8 @@ pub trait Glance<P: PerCpu>: Sized {
         false
     }
 
-    /// A number that changes with every object that is handed out or freed, unless as many enter
-    /// and leave the slots in batches. `None` where the policy has none that costs less than its
-    /// statistics. O(slots).
+    /// An activity counter: changes on every alloc and free (two equal batches may cancel out).
+    /// `None` where the policy has no counter that costs less than its statistics. O(slots).
     fn activity(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<u64> {
         None
     }

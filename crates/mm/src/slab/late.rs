@@ -1,12 +1,12 @@
-//! A value that is made at its first use: the tables of a policy when the first cache is created,
-//! so that a stack with another policy pays nothing for them; those of the page cache.
+//! A value that is made at its first use: the tables of the page cache, and those of a policy when
+//! its first cache is created, so that a stack with another policy pays nothing for them.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// A value that is made once; nothing before is all zero bytes.
+/// A value that is made once; all zero bytes before.
 ///
 /// Invariant: once `is_ready`, the value is written and never moves.
 pub struct Late<T> {
@@ -14,10 +14,10 @@ pub struct Late<T> {
     is_ready: AtomicBool,
 }
 
-// SAFETY: the value is written once by `build` before `is_ready` is set with release ordering, and
-// read only after that was seen; what it holds may be shared.
+// SAFETY: `build` writes the value once, before it sets `is_ready` with release ordering, and the
+// value is read only after that was seen; a `T` may be shared.
 unsafe impl<T: Sync + Send> Sync for Late<T> {}
-// SAFETY: it is a `T`, or nothing.
+// SAFETY: it holds a `T`, or nothing.
 unsafe impl<T: Send> Send for Late<T> {}
 
 impl<T> Late<T> {
@@ -27,10 +27,10 @@ impl<T> Late<T> {
         Self { value: UnsafeCell::new(MaybeUninit::uninit()), is_ready: AtomicBool::new(false) }
     }
 
-    /// Makes the value at the first call. One thread at a time: the caller sees to it.
+    /// Makes the value at the first call. The caller sees to it that one thread calls at a time.
     ///
     /// # Errors
-    /// Those of `make`; then there is none, and the next call makes it.
+    /// The error of `make`; then there is no value, and the next call tries again.
     pub fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
         if self.get().is_none() {
             let value = make()?;

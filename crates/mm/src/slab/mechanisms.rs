@@ -1,7 +1,6 @@
 //! Mechanisms that a policy may be told to do without, to see what each of them is worth.
 
-/// The mechanisms that a stack's slab policy uses, of those that it has. A policy ignores the
-/// others.
+/// The mechanisms that a stack's slab policy uses. A policy ignores those that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     /// Caches whose objects lie equally are one cache (`slub`, unless `slub_nomerge`).
@@ -12,26 +11,26 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
-    /// The only mode of `slam`; it chooses for itself where this is `None`.
+    /// The only mode of `slam`; with `None` it chooses for itself.
     pub slam_mode: Option<SlamMode>,
 }
 
 /// A way in which a CPU keeps the free objects of a cache (`slam`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlamMode {
-    /// In its array; those beyond it in the barn that all CPUs share.
+    /// In its array; the barn that all CPUs share takes the others.
     Array,
-    /// Those beyond its array in a stock of its own, linked through the objects.
+    /// A stock of its own, linked through the objects, takes those beyond its array.
     Linked,
-    /// Those that another CPU took from their slabs go to that CPU.
+    /// Objects that another CPU took from their slabs go to that CPU.
     Remote,
 }
 
 impl SlamMode {
-    /// What [`named`](Self::named) accepts.
+    /// The names that [`named`](Self::named) accepts.
     pub const ACCEPTED: &'static str = "auto, array, linked or remote";
 
-    /// The choice with this name, `Some(None)` for `auto`; `None` where there is none.
+    /// The choice with this name, `Some(None)` for `auto`; `None` for an unknown name.
     #[must_use]
     pub fn named(name: &str) -> Option<Option<Self>> {
         Some(match name {
@@ -49,11 +48,11 @@ impl Mechanisms {
     pub const ALL: Self =
         Self { merging: true, cpu_partial: true, alien: true, shared: true, slam_mode: None };
 
-    /// What [`without`](Self::without) accepts.
+    /// The names that [`without`](Self::without) accepts.
     pub const ACCEPTED: &'static str =
         "merging, cpu-partial, alien or shared, or several of them with commas";
 
-    /// All but those that `names` lists; `None` where one of them is no mechanism.
+    /// All except those that `names` lists; `None` where one of the names is unknown.
     #[must_use]
     pub fn without(names: &str) -> Option<Self> {
         let mut used = Self::ALL;

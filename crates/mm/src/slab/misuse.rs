@@ -2,7 +2,7 @@
 //!
 //! An object on a CPU's list may have been freed, or may never have been handed out yet. So an
 //! object that is given back where it lies already was freed twice or never allocated; no record
-//! tells the two apart.
+//! distinguishes the two.
 
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;
@@ -21,8 +21,8 @@ pub fn not_in_use(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// Bits of the slab at `slab` of `cache`, which begin at `bits`, are not as they were left. What
-/// ends in front of the slab, or its own first object, was written beyond its bounds.
+/// The bits at `bits` of the slab at `slab` of `cache` were overwritten: the object that ends
+/// before the slab, or the slab's first object, was written beyond its bounds.
 #[cold]
 #[inline(never)]
 pub fn overwritten(

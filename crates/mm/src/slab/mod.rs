@@ -1,9 +1,9 @@
 //! Slab caches: objects of one size, many to a block of frames.
 //!
-//! A [`Cache`] says what its objects are and how they lie in a slab. A [`SlabPolicy`] says how they
+//! A [`Cache`] describes its objects and their places in a slab. A [`SlabPolicy`] decides how they
 //! travel: which per-CPU form holds them, what happens when it is empty or full, and what is
-//! recorded of a slab. Policies are types, so that each keeps a fast path of its own; nothing
-//! common stands in front of them, or every comparison would be a tie.
+//! recorded of a slab. Policies are types, so that each keeps a fast path of its own; no common
+//! code runs before it, or every comparison would be a tie.
 //!
 //! A new policy is a crate's file (or folder), its name in `names.rs` and a page in `docs/policies`;
 //! those of other eras are in `lab/eras`. Files use only those to their left, and of each row only

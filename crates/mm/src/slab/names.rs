@@ -18,7 +18,7 @@ pub struct RegisteredPolicy {
     pub name: &'static str,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// A description in some words.
+    /// A short description.
     pub about: &'static str,
 }
 
@@ -49,7 +49,7 @@ define! {
 /// Other names of policies, each with the name that it stands for.
 pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
 
-/// The policy of this name, or of what the name is an alias of.
+/// The policy of this name or alias.
 #[must_use]
 pub fn slab_policy(name: &str) -> Option<&'static RegisteredPolicy> {
     SLAB_POLICIES.iter().find(|policy| policy.name == behind_alias(name))

@@ -1,7 +1,7 @@
-//! Where slabs come from: the page allocator, whatever the policy of its lists is.
+//! The source of slabs: the page allocator, with any policy of its lists.
 //!
-//! A slab is many objects, so slab policies call it through a table. They are compiled once for all
-//! page policies.
+//! A slab is many objects, so slab policies can call it through a table; they are compiled once for
+//! all page policies.
 
 use crate::frame::{Order, Pfn};
 use crate::pcp::{Page, PageAllocator, PagePolicy, PageRequest};

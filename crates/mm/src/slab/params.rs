@@ -1,9 +1,9 @@
-//! What a caller asks of a new cache.
+//! The parameters of a new cache.
 
 use crate::frame::Order;
 use core::ffi::c_void;
 
-/// Objects are aligned to this at least: what `malloc` owes on 64-bit machines.
+/// The least alignment of objects: what `malloc` guarantees on 64-bit machines.
 pub const MIN_ALIGN: usize = 16;
 
 /// Bytes of a cache line of the processors that Quarry runs on.
@@ -19,9 +19,9 @@ pub struct CacheParams {
 }
 
 impl CacheParams {
-    /// The same, so aligned that no object shares its cache lines with more others than it must
-    /// (`SLAB_HWCACHE_ALIGN`): to 64 bytes, or where several objects fit into a line, to the
-    /// smallest power of two that holds one. An alignment that is impossible stays.
+    /// The same, but aligned so that an object shares its cache lines with as few others as
+    /// possible (`SLAB_HWCACHE_ALIGN`): to 64 bytes, or where several objects fit into a line, to
+    /// the smallest power of two that holds one. An impossible alignment stays.
     #[must_use]
     pub fn hardware_aligned(self) -> Self {
         let line = self.size.clamp(1, CACHE_LINE).next_power_of_two();
@@ -46,18 +46,18 @@ impl CacheParams {
     }
 }
 
-/// Makes the memory of one object what the users of its cache expect.
+/// Initialises the memory of one object, as the users of its cache expect it.
 pub type Constructor = unsafe extern "C" fn(*mut c_void);
 
-/// The rest of what makes a cache (`struct kmem_cache_args`, Linux 6.12).
+/// The other options of a cache (`struct kmem_cache_args`, Linux 6.12).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheOptions {
-    /// Runs once for each object when its slab is made, on whatever thread needs the slab. Users
+    /// Runs once for each object when its slab is made, on the thread that needs the slab. Users
     /// free objects in the state in which they got them. The cache is never merged.
     pub constructor: Option<Constructor>,
     /// The cache shares its slabs with no other one (`SLAB_NO_MERGE`, Linux 6.5).
     pub unmerged: bool,
-    /// Objects that a CPU shall keep at hand, for policies that let a cache say so
+    /// Objects that a CPU should keep at hand, for policies that let a cache choose
     /// (`sheaf_capacity`, Linux 6.18). The cache is never merged.
     pub capacity: Option<u16>,
 }

@@ -15,11 +15,11 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 
-/// How the objects of caches travel between callers and slabs.
+/// Moves the objects of caches between callers and slabs.
 ///
-/// Every method is safe to call from any thread at any time. Slow paths hold no lock when they
-/// call the page allocator. A policy is one type; what it must have is what every policy has, and
-/// what it may have beside stands in [`Glance`].
+/// Every method is safe to call from any thread at any time. Slow paths hold no lock when they call
+/// the page allocator. A policy is one type; this trait is what every policy has, and [`Glance`]
+/// what it may have besides.
 pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
@@ -44,28 +44,29 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// Bytes of metadata per frame that the policy adds to the frame table's.
     const BYTES_PER_FRAME: usize = 0;
 
-    /// How slabs of a cache with these parameters are arranged.
+    /// The arrangement of slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
-    /// Takes up a new cache. Where [`Cache::is_reused`], its number was that of a cache that has
-    /// been emptied and is gone: the policy starts as for a new one, and counts no metadata twice.
+    /// Takes up a new cache. Where [`Cache::is_reused`], its number belonged to a cache that has
+    /// been emptied and is gone: the policy starts as for a new number, and counts no metadata
+    /// twice.
     ///
     /// # Errors
     /// Where the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
     /// Returns whether every free goes to [`free_slow`](Self::free_slow), although
-    /// [`free_fast`](Self::free_fast) could serve it: the policy looks at each object first.
+    /// [`free_fast`](Self::free_fast) could serve it: the policy checks each object first.
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         false
     }
 
-    /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
+    /// Takes an object from the running CPU; after `None`, call [`alloc_slow`](Self::alloc_slow).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
-    /// Gives an object to the running CPU; `Refused`: then [`free_slow`](Self::free_slow). `slab`
-    /// is called by policies that have to know the slab.
+    /// Gives an object to the running CPU; after `Refused`, call [`free_slow`](Self::free_slow).
+    /// Policies that have to know the slab call `slab`.
     ///
     /// # Safety
     /// `object` is an allocated object of the cache, in the slab that `slab` names, and its user
@@ -77,7 +78,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
         slab: impl FnOnce() -> Pfn,
     ) -> Push;
 
-    /// Takes an object from wherever there is one. `None` where there is no memory.
+    /// Takes an object from any place that has one. `None` where there is no memory.
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
 
     /// Gives an object back.
@@ -87,7 +88,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
 
     /// Fills the front of `out` and returns how many objects there are, fewer than asked only where
-    /// memory is short. By default one after the other.
+    /// memory is short. By default takes one after the other.
     fn alloc_bulk(
         &self,
         context: &SlabContext<'_, P>,
@@ -104,7 +105,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
         out.len()
     }
 
-    /// Gives objects back. By default one after the other.
+    /// Gives objects back. By default frees one after the other.
     ///
     /// # Safety
     /// Each of `objects` is an allocated object of the cache, all differ, and their user has given
@@ -131,14 +132,14 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// something to give. A policy that holds nothing of the kind does nothing.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
-    /// Gives back some of what caches hold between CPUs and slabs, down to what they may always
-    /// hold: a request was served from memory that was never touched. Requests call it, which may
-    /// have little of a stack.
+    /// Gives back some of what caches hold between CPUs and slabs, down to their bound under
+    /// pressure: a request was served from memory that was never touched. Requests call it, which
+    /// may have little stack.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
-    /// A step of a walk through the slabs of a cache: gives pages back to the operating system on
-    /// which no object in use lies, and returns the bytes. A policy that keeps something in free
-    /// objects ends the walk.
+    /// A step of a walk through the slabs of a cache: gives pages without an object in use back to
+    /// the operating system, and returns the bytes. A policy that stores something in free objects
+    /// ends the walk.
     fn purge_sparse(
         &self,
         _context: &SlabContext<'_, P>,
@@ -149,8 +150,8 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
         0
     }
 
-    /// How full the slab of an object is, which the caller keeps in use meanwhile; `None` where the
-    /// object is free in its slab, or the policy cannot tell. O(1).
+    /// The occupancy of the slab of an object, which the caller keeps in use during the call;
+    /// `None` where the object is free in its slab, or the policy cannot tell. O(1).
     fn occupancy(
         &self,
         _context: &SlabContext<'_, P>,
@@ -160,18 +161,18 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
         None
     }
 
-    /// Takes an object of the fullest slab that has one, past what CPUs and barns hold, so that a
-    /// program can move another one there. `None` where there is no memory, or the policy has no
-    /// such way.
+    /// Takes an object of the fullest slab that has one, not one of CPUs or barns, so that a
+    /// program can move another object there. `None` where there is no memory, or the policy cannot
+    /// do this.
     fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
         None
     }
 
-    /// Gives an object back to its slab at once, so that nobody gets it before those of fuller
-    /// slabs. False, and nothing done, where the policy has no such way.
+    /// Gives an object back to its slab at once, so that requests get objects of fuller slabs
+    /// first. Returns false, and does nothing, where the policy cannot do this.
     ///
     /// # Safety
-    /// As [`free_slow`](Self::free_slow).
+    /// Same as for [`free_slow`](Self::free_slow).
     unsafe fn free_dense(
         &self,
         _context: &SlabContext<'_, P>,
@@ -185,8 +186,8 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
     /// Visits the number of every object of a slab that is free in it, for reports of objects that
-    /// were never freed. Objects in slots, barns and lists are not in their slab: a caller shrinks
-    /// the cache first, and nobody uses it meanwhile. O(objects).
+    /// were never freed. Objects in slots, barns and lists are not in their slab: the caller
+    /// shrinks the cache first, and lets no other thread use it during the call. O(objects).
     fn visit_free(
         &self,
         context: &SlabContext<'_, P>,
@@ -199,7 +200,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
     /// Checks the invariants of every cache, and those that the caches have together; no other
-    /// thread uses any of them meanwhile.
+    /// thread may use any of them during the check.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -209,7 +210,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
 /// Adds a cache to the table of `context` and lets the policy take it up.
 ///
 /// # Errors
-/// As [`CacheTable::add`](super::CacheTable::add).
+/// Same as [`CacheTable::add`](super::CacheTable::add).
 pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     context: &SlabContext<'a, P>,
     policy: &S,

@@ -1,16 +1,16 @@
-//! The choice of new slabs that are brought into memory whole, by one call, which costs half of
-//! what the page faults of their pages would, or, where the kernel takes most of the time to find
-//! and clear a page, nine tenths. There, wider calls save little more: on a virtual machine (Zen 5)
-//! a page took 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 of 64 KiB, 1,230 of 2 MiB, and
+//! The choice of new slabs that are brought into memory whole, by one call. It costs half of what
+//! the page faults of their pages would, or nine tenths where the kernel spends most of the time on
+//! finding and clearing a page. There, wider calls save little more: on a virtual machine (Zen 5) a
+//! page took 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 of 64 KiB, 1,230 of 2 MiB, and
 //! 180 in a huge page that its host had backed before.
 //!
 //! Objects of up to a page lie in every page of their slab: a program that writes into each of them
-//! touches all of it. Of larger ones programs often touch only the front, so a cache of such
-//! objects leaves a slab to plain faults now and then, the *sample*, looks later in how many of its
-//! pages something was written, and populates as long as the last sample was dense. Pages that hold
-//! the start of an object count as written; of the others, which were zero when they were handed
-//! out, a few words are read. A program that writes nothing but zeros there is taken for one that
-//! does not touch them, and pays plain faults.
+//! touches all of it. Of larger objects programs often touch only the front. So a cache of such
+//! objects leaves a slab to plain faults now and then, the *sample*, checks later in how many of
+//! its pages something was written, and populates as long as the last sample was dense. Pages that
+//! hold the start of an object count as written; of the others, which were zero when they were
+//! handed out, a few words are read. A program that writes only zeros there counts as one that does
+//! not touch them, and pays plain faults.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
@@ -29,18 +29,18 @@ const SAMPLE_EVERY: u32 = 32;
 /// while they are not, one in this many: a look at an absent page makes the kernel map it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
-/// Where a page is looked at, in bytes behind the first place that is looked at.
+/// The places of a page to look at, in bytes after the first of them.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
 /// A cache's knowledge of how much of its slabs is touched.
 pub(super) struct Populating {
     /// A slab that was left to plain faults and not looked at yet.
     sample: Link<Pfn>,
-    /// Slabs made since then.
+    /// Slabs made since that sample.
     since: u32,
     /// True if the last sample was dense.
     is_dense: bool,
-    /// True once there has been one.
+    /// True once a sample has been looked at.
     has_looked: bool,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Plan {
     fills_pages: bool,
     is_dense: bool,
     wants_sample: bool,
-    /// The sample that is to be looked at first.
+    /// The sample to look at first.
     look_at: Option<Pfn>,
 }
 
 /// The use of a new slab to its cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// None: populated or not, it tells nothing.
+    /// No sample: populated or not, it shows nothing.
     Ordinary,
-    /// Left to plain faults, so that it can be seen what is touched of it.
+    /// Left to plain faults, to show how much of it is touched.
     Sample,
 }
 
@@ -115,8 +115,8 @@ impl Populating {
 }
 
 impl Plan {
-    /// Looks at the sample if it is time. Returns whether there is something to take over. A few
-    /// system calls per page; where they are refused, nothing is dense.
+    /// Looks at the sample if it is time. Returns whether the caller should record the findings. A
+    /// few system calls per page; where they are refused, nothing is dense.
     pub(super) fn look(&mut self, zones: &Zones, cache: &Cache) -> bool {
         if !self.is_due || self.fills_pages {
             return false;
@@ -128,7 +128,7 @@ impl Plan {
         true
     }
 
-    /// Brings a fresh slab in, as the plan says, or leaves it to plain faults.
+    /// Brings a fresh slab in by the plan, or leaves it to plain faults.
     pub(super) fn bring_in(&mut self, zones: &Zones, cache: &Cache, slab: Pfn) -> Role {
         if !self.is_due {
             return Role::Ordinary;
@@ -158,7 +158,7 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     for number in 0..cache.objects() as usize {
         let object = start + cache.first_object() + number * cache.stride();
         let end = object + cache.stride();
-        // Pages that lie inside of it from end to end; in the others an object starts.
+        // Pages that lie wholly inside of it; on the others an object starts.
         let inside = (object / page + 1..end / page).map(|index| index * page);
         blank += inside.filter(|at| !is_written(object, *at)).count();
         if blank > most_blank {
@@ -168,8 +168,8 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Returns whether something other than zeros was found in the page at `page` inside of `object`:
-/// where each sixty-fourth byte of the object is, for such is the alignment of what is large.
+/// Returns whether something other than zeros was found in the page at `page` inside of `object`.
+/// Looks at multiples of 64 bytes into the object, as large data is aligned so.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

@@ -3,7 +3,7 @@
 use super::cache::{Cache, CacheId};
 use quarry_sys::percpu::SlotIndex;
 
-/// How much of what is not in use a policy gives back, and why.
+/// The unused memory that a policy should give back.
 #[derive(Clone, Copy)]
 pub enum Reclaim<'a> {
     /// Everything that all caches hold: out of slots and barns into slabs, and empty slabs to the
@@ -20,9 +20,9 @@ pub enum Reclaim<'a> {
 /// always give the same answer for the same argument.
 #[derive(Clone, Copy)]
 pub struct Idle<'a> {
-    /// Slots, whatever the cache.
+    /// Slots, idle for all caches.
     pub slots: &'a dyn Fn(SlotIndex) -> bool,
-    /// Caches, on whatever CPU.
+    /// Caches, idle on all CPUs.
     pub caches: &'a dyn Fn(CacheId) -> bool,
 }
 
@@ -36,9 +36,9 @@ pub struct SparseWalk {
 }
 
 impl SparseWalk {
-    /// Nothing has been looked at.
+    /// No slab has been looked at.
     pub const START: Self = Self { list: usize::MAX, left: 0 };
-    /// All has been looked at.
+    /// All slabs have been looked at.
     pub const OVER: Self = Self { list: 0, left: 0 };
 
     /// Returns whether all slabs have been looked at.

@@ -12,10 +12,10 @@ const NAMED: usize = 8;
 /// Objects of a slab that are looked at together.
 const WINDOW: u32 = 1024;
 
-/// Objects of a cache that are in use, of which the first are named.
+/// Objects of a cache that are in use, and the addresses of the first ones.
 ///
-/// Where the shrink could not reach every CPU, the objects that are parked there are among them:
-/// nobody can tell which these are, but how many.
+/// If the shrink could not reach every CPU, the objects that are parked there are among them: their
+/// number is known, but not which ones they are.
 ///
 /// Equation: objects that callers have `= objects - parked`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ unsafe impl Send for Remaining {}
 unsafe impl Sync for Remaining {}
 
 impl Remaining {
-    /// The objects that are in use of a cache that was shrunk, and that nobody uses meanwhile.
+    /// The objects in use of a cache that was shrunk, and that no thread uses during the call.
     /// O(frames + objects).
     pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
         context: &SlabContext<'_, P>,
@@ -52,7 +52,7 @@ impl Remaining {
         all
     }
 
-    /// Adds those of the [`WINDOW`] objects of a slab from number `start` on.
+    /// Adds the objects in use among [`WINDOW`] objects of a slab, from number `start` on.
     fn add_window<P: PerCpu, S: SlabPolicy<P>>(
         &mut self,
         context: &SlabContext<'_, P>,
@@ -82,13 +82,13 @@ impl Remaining {
         }
     }
 
-    /// How many there are.
+    /// Number of objects.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.objects
     }
 
-    /// How many of them are parked on CPUs that the shrink could not reach: 0, unless the kernel
+    /// Number of them that are parked on CPUs that the shrink could not reach: 0, unless the kernel
     /// refuses `membarrier`.
     #[must_use]
     pub fn parked(&self) -> u64 {

@@ -6,8 +6,8 @@
 //! section and one restartable sequence.
 //!
 //! A CPU that runs empty and full by turns, because its program allocates and frees in larger
-//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with
-//! the barn, so that larger sheaves pay. It stays until the array is drained.
+//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with the
+//! barn, so that larger sheaves pay. The larger array stays until it is drained.
 
 use super::barn::Traffic;
 use super::barns::home;
@@ -45,7 +45,7 @@ pub struct Sheaf {
 }
 
 impl Sheaf {
-    /// The part of a cache that is about to be used, set up.
+    /// The part of a cache that is about to be used; sets it up first.
     #[inline]
     fn of(&self, cache: &Cache) -> &SheafCache {
         if !self.is_set_up(cache) {
@@ -68,9 +68,8 @@ impl Sheaf {
         self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
     }
 
-    /// The part of a cache, to look at it: of a cache that was never used, it is all zero bytes.
-    /// `malloc` has 72 caches, and a program that starts touches the pages of those only that it
-    /// uses.
+    /// The part of a cache, for readers: all zero bytes if the cache was never used. `malloc` has
+    /// 72 caches, and a program that starts touches the pages of only those that it uses.
     pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
         &self.caches[cache.id().index()]
     }
@@ -92,7 +91,7 @@ impl Sheaf {
         parked
     }
 
-    /// Into the barn of the node that the objects are of if there is room, else into the slabs.
+    /// Puts objects into the barns of their nodes if there is room, else into the slabs.
     pub(super) fn put_away<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -117,7 +116,7 @@ impl Sheaf {
 
     /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
     /// barn of its node; objects of other nodes go to their barns. Returns whether there was room.
-    /// Where there are other nodes, it moves a piece only.
+    /// In a stack with other nodes, moves a piece only.
     #[inline(never)]
     fn bring_in<P: Arrays>(
         &self,
@@ -166,8 +165,8 @@ impl Sheaf {
         has_left
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty. Only where it
-    /// `may_widen` the array may get a wide place.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty. The array may
+    /// get a wide place only if it `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
@@ -217,7 +216,7 @@ impl Sheaf {
         context.give_back_emptied();
     }
 
-    /// Returns whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
+    /// Returns whether the bound on wide arrays of a slot has room for `cache`'s. Takes no lock.
     fn has_width_left<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -234,8 +233,8 @@ impl Sheaf {
         places < WIDE_PLACES && bytes(cache) > 0 && held + bytes(cache) <= SLOT_WIDE_BYTES
     }
 
-    /// Frees an object to a full array whose barn is full as well, or to one that has just been
-    /// drained.
+    /// Frees an object to a full array whose barn is full as well, or to an array that has just
+    /// been drained.
     #[cold]
     fn free_past_barn<P: Arrays>(
         &self,
@@ -279,9 +278,9 @@ impl Sheaf {
         taken
     }
 
-    /// Serves a request that missed the array from the barn, else from the slabs. Lets `taken` look
-    /// at the objects that come to the CPU with it, and calls `pressed` where memory that was never
-    /// touched was taken, when the barns have given what they must.
+    /// Serves a request that missed the array from the barn, else from the slabs. Shows the objects
+    /// that come to the CPU with it to `taken`. If memory that was never touched was taken, calls
+    /// `pressed` once the barns have given what they must.
     #[inline]
     pub(super) fn alloc_missed<P: Arrays>(
         &self,
@@ -303,7 +302,7 @@ impl Sheaf {
     }
 
     /// Frees an object that missed the array: into the array, if it has more room by now, else
-    /// beside a sheaf that leaves it.
+    /// together with a sheaf that leaves it.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -330,7 +329,7 @@ impl Sheaf {
         }
     }
 
-    /// Some objects from the slabs: one is the answer, the others enter the array.
+    /// Takes some objects from the slabs: one is the answer, the others enter the array.
     fn alloc_from_slabs<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -341,7 +340,7 @@ impl Sheaf {
     ) -> Option<Object> {
         let own = self.of(cache);
         let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
-        // Other CPUs may take what was made for this one.
+        // Other CPUs may take the objects of a slab that was made for this one.
         let mut slabs = left.div_ceil(cache.objects() as usize);
         while left > 0 {
             let most = (left, slabs > 0);
@@ -350,7 +349,7 @@ impl Sheaf {
             if !parked || left == 0 {
                 break;
             }
-            // Here and not where the pieces lie: a new slab may take some stack.
+            // Grows here, without the pieces on the stack: a new slab may take some stack.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
                 Some(fresh) => {
@@ -369,9 +368,8 @@ impl Sheaf {
         answer
     }
 
-    /// Moves up to `most` objects from the slabs that there are to the array, but for one that
-    /// becomes the `answer` where there is none yet. Returns how many, and whether the array had
-    /// room for them.
+    /// Moves up to `most` objects from the existing slabs to the array, except one that becomes the
+    /// `answer` where there is none yet. Returns how many, and whether the array had room for them.
     fn take_pieces<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -453,7 +451,7 @@ impl Sheaf {
 
     #[inline(never)]
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
-        // The slots of all caches first, for that takes a barrier.
+        // The slots of all caches first, because they take a barrier.
         let mut shrunk = u32::from(self.empty_slots(context, idle));
         for cache in context.caches.iter() {
             if !(idle.caches)(cache.id()) {
@@ -496,7 +494,7 @@ impl Sheaf {
         stats
     }
 
-    /// Checks the invariants of all caches; others than barns have announced `others` bytes.
+    /// Checks the invariants of all caches; barns have announced all but `others` bytes.
     pub(super) fn validate_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -691,7 +689,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         walk: &mut SparseWalk,
     ) -> usize {
-        // What a constructor has made stays.
+        // Objects keep what their constructor has made.
         if cache.has_constructor() || !self.is_set_up(cache) {
             *walk = SparseWalk::OVER;
             return 0;
@@ -750,7 +748,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        // Nobody has locked what was never used.
+        // No task has locked what was never used.
         let used = context.caches.iter().filter(|cache| self.is_set_up(cache));
         for own in used.map(|cache| self.at(cache)) {
             own.slabs.visit_locks(visit);

@@ -15,8 +15,8 @@ const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 
 impl Sheaf {
-    /// Where the barns of all caches hold too much, they give until they are within the bound.
-    /// Called at the end of a free, where little of the stack is taken.
+    /// Makes barns give until they are within their bound, where the barns of all caches hold too
+    /// much. Called at the end of a free, where little of the stack is taken.
     #[inline]
     pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         if context.limits.barns() > CacheLimits::barns_most(context.zones) {
@@ -25,8 +25,8 @@ impl Sheaf {
         }
     }
 
-    /// Barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
-    /// together. Large barns give in turn; if there is none, the barns of `cache` give.
+    /// Makes barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
+    /// together. Large barns give in turn; if there is no large one, the barns of `cache` give.
     #[cold]
     #[inline(never)]
     fn shrink_barns<P: Arrays>(
@@ -49,7 +49,7 @@ impl Sheaf {
         }
     }
 
-    /// The next cache in turn whose barns hold more than so many bytes.
+    /// The next cache in turn whose barns hold more than `bytes` bytes.
     #[inline(never)]
     fn next_large<'a, P: Arrays>(
         &self,
@@ -62,7 +62,7 @@ impl Sheaf {
         in_turn.find(|cache| self.at(cache).barns.bytes() > bytes)
     }
 
-    /// Barns give some of what they hold where they hold more than they may under pressure.
+    /// Makes barns give some objects where they hold more than they may under pressure.
     pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         if context.limits.barns() > CacheLimits::barns_pressed(context.zones)
             && let Some(first) = context.caches.iter().next()

@@ -12,13 +12,13 @@ use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are
-/// untouched: those taken and not needed would be handed out later in place of objects that are in
+/// untouched: if they are not needed, they are handed out later in place of objects that are in
 /// memory. (Doubling the number each time while no CPU runs full saved nothing where a heap grows,
 /// and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
 
-/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects whatever their size,
-/// a program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
+/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects of any size, a
+/// program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
 /// half of them. Where objects are large, the bound on the bytes of all barns is reached first.
 const BARN_BYTES: usize = 512 << 10;
 /// Objects in a barn: the pointers to them take 32 to 128 KiB.
@@ -73,7 +73,7 @@ impl SheafCache {
         self.width.set(cache.stride());
     }
 
-    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    /// Resets the counts; `operations` were counted for an earlier cache with this number.
     pub(super) fn start(&self, operations: u64) {
         for counter in [
             &self.alloc_slow,
@@ -95,8 +95,8 @@ impl SheafCache {
         (REFILL_BYTES / cache.stride()).max(1)
     }
 
-    /// Gives some objects of the barns, that of the first node first, to the slabs, which keep at
-    /// most `keep` empty ones; returns the number of objects.
+    /// Gives some objects of the barns, first of the first node's, to the slabs, which keep at most
+    /// `keep` empty ones; returns the number of objects.
     pub(super) fn empty_barns<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -107,7 +107,7 @@ impl SheafCache {
         self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
     }
 
-    /// The same for one barn, which gives no more than `most`.
+    /// Same as [`empty_barns`](Self::empty_barns), for at most `most` objects of one barn.
     pub(super) fn empty_barn<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,

@@ -1,4 +1,4 @@
-//! The counts of a cache, in the words that all policies share.
+//! The counts of a cache, with the same names under all policies.
 
 use crate::frame::MAX_NODES;
 use quarry_sys::lock::LockStats;
@@ -35,11 +35,11 @@ pub struct SlabStats {
     pub slabs_allocated: u64,
     /// Slabs given back.
     pub slabs_freed: u64,
-    /// Times a CPU took over what others had freed into its slab (`ALLOC_REFILL`).
+    /// Times a CPU took over what other threads had freed into its slab (`ALLOC_REFILL`).
     pub refills: u64,
     /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
     pub deactivations: u64,
-    /// Compare-and-swaps of a slab's word that another thread was faster at
+    /// Compare-and-swaps of a slab's word that failed because another thread was faster
     /// (`CMPXCHG_DOUBLE_FAIL`).
     pub cmpxchg_fails: u64,
     /// Times a CPU changed its mode, where the policy has modes.
@@ -76,9 +76,9 @@ impl SlabStats {
     }
 }
 
-/// How full the slab of an object is, beside all slabs of its cache: what a program has to know
-/// that can move its objects. Objects that CPUs and barns hold count as in use: nobody can tell
-/// cheaply.
+/// The occupancy of an object's slab, compared with all slabs of its cache, for programs that can
+/// move their objects. Objects that CPUs and barns hold count as in use: telling them apart would
+/// be expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Objects of its slab that are in use, itself among them.
@@ -87,16 +87,16 @@ pub struct Occupancy {
     pub total: u32,
     /// Slabs of its cache.
     pub slabs: u64,
-    /// Of these, those that have objects in use and free ones.
+    /// Slabs among these that have objects in use and free ones.
     pub partial_slabs: u64,
-    /// Objects in use of those.
+    /// Objects in use of the partial slabs.
     pub partial_live: u64,
-    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would move it to another slab in
-    /// use, and its own is no fuller than the average of the partial ones without that; or fuller
-    /// by an eighth at most, and no fuller than that. A program that moves such objects comes to an
-    /// end, with few slabs.
+    /// True if [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would move it to another
+    /// slab in use, and its own slab is no fuller than the average of the other partial ones; or
+    /// fuller by an eighth at most, and no fuller than that slab. A program that moves such objects
+    /// comes to an end, with few slabs.
     pub is_sparse: bool,
-    /// No other object in use lies on one of its pages, which can go back without it.
+    /// True if no other object in use lies on one of its pages, which can go back without it.
     pub frees_page: bool,
 }
 

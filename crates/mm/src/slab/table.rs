@@ -20,7 +20,7 @@ pub struct CacheRequest<'a> {
     pub params: &'a CacheParams,
     /// The rest.
     pub options: &'a CacheOptions,
-    /// True if a cache whose objects lie equally may serve in its place.
+    /// True if a cache with objects of the same stride may serve instead.
     pub merges: bool,
     /// True if its policy links free objects through themselves.
     pub links: bool,
@@ -37,17 +37,17 @@ pub struct CacheTable {
     live: [AtomicU64; WORDS],
     /// Numbers that a cache has had: `1..=used`.
     used: AtomicU32,
-    /// Caches that there have been.
+    /// Caches that the table has ever had.
     created: AtomicU32,
-    /// Of them, those that no other shares: the first ones.
+    /// Caches with numbers up to this one are not shared by later ones.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
 }
 
 // SAFETY: entry `n` is written under `adding`, before bit `n` of `live` is set with release
-// ordering and after it was clear; readers look only where they see the bit. Who clears it promises
-// that nobody reads the entry any more.
+// ordering and after it was clear; readers look only where they see the bit. The caller that clears
+// it promises that no thread reads the entry any more.
 unsafe impl Sync for CacheTable {}
 // SAFETY: as for Sync.
 unsafe impl Send for CacheTable {}
@@ -71,14 +71,14 @@ impl CacheTable {
         visit("caches->adding", &self.adding);
     }
 
-    /// Adds a cache whose slabs `layout` arranges, once `take_up` has accepted it. Where `merges`,
-    /// and there is a cache whose objects are as far apart and so aligned as strictly, that one is
-    /// returned and counts one more alias (`slab_merge`, Linux 2.6.22).
+    /// Adds a cache whose slabs `layout` arranges, once `take_up` has accepted it. If the request
+    /// `merges`, and there is a cache whose objects are as far apart, and so as strictly aligned,
+    /// returns that cache and counts one more alias (`slab_merge`, Linux 2.6.22).
     ///
     /// # Errors
-    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no
-    /// power of two or no slab of at most 4 MiB holds an object, or what `take_up` says. (Where it
-    /// says `EBUSY`, the next number is tried.)
+    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is not a
+    /// power of two or no slab of at most 4 MiB holds an object, or the error of `take_up`. (After
+    /// `EBUSY`, the next number is tried.)
     pub fn add(
         &self,
         request: &CacheRequest<'_>,
@@ -119,7 +119,7 @@ impl CacheTable {
         Err(refused)
     }
 
-    /// A cache that objects of such a request can share.
+    /// A cache that the objects of this request can share.
     fn find_mergeable(&self, request: &CacheRequest<'_>) -> Option<&Cache> {
         let apart = self.kept_apart.load(Ordering::Relaxed) as usize;
         if !request.params.is_possible() || !request.options.are_mergeable() {
@@ -137,7 +137,7 @@ impl CacheTable {
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Lets go of one alias of a cache; false where it has none, and is one cache only.
+    /// Drops one alias of a cache; returns false where it has no alias, and is one cache only.
     pub(crate) fn drop_alias(&self, cache: &Cache) -> bool {
         let _held = self.adding.lock();
         cache.drop_alias()
@@ -146,7 +146,7 @@ impl CacheTable {
     /// Removes the cache with this number.
     ///
     /// # Safety
-    /// No thread has a reference to it, nor is about to get one.
+    /// No thread has a reference to it, or is about to get one.
     pub unsafe fn remove(&self, id: CacheId) {
         let _held = self.adding.lock();
         self.live[id.index() / 64].fetch_and(!(1 << (id.index() % 64)), Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl CacheTable {
         (is_live == 1).then(|| unsafe { (*self.caches[id.index()].get()).assume_init_ref() })
     }
 
-    /// How many there are.
+    /// Number of caches.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {

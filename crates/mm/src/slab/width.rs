@@ -1,15 +1,15 @@
-//! How many objects a cache's arrays hold: narrow ones two sheaves, and wide ones for CPUs that
+//! The width of a cache's arrays: narrow ones hold two sheaves, and wide ones are for CPUs that
 //! work in bursts or exchange much with the barn, so that larger sheaves pay. `CacheLimits::rooms`
 //! bounds the room that all arrays have together. An array that got less room than a narrow one
-//! asks for more when it has been missed some times.
+//! asks for more after some misses.
 
 use super::context::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
 /// Most bytes of objects in a sheaf, within 8..=64 objects: with fewer, sizes that come and go at
-/// random miss their array more than once in a hundred times, which is then what a call costs in
-/// the slowest hundredth.
+/// random miss their array more than once in a hundred times, and then a call in the slowest
+/// hundredth costs as much as a miss.
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
@@ -18,12 +18,12 @@ const WIDE_BYTES: usize = 1 << 20;
 const WIDE_SHEAF: usize = 128;
 /// An array is widened at this score,
 const WIDE_SCORE: u64 = 16;
-/// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
-/// wide array exchanges more at a time.
+/// to which each full run after an empty one adds this; a single miss adds 1 where a wide array
+/// exchanges more at a time.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses,
 const ROOM_SCORE: u64 = 8;
-/// and where it gets none, after this many more: asking takes a lock that all CPUs share.
+/// and where it gets no room, after this many more: asking takes a lock that all CPUs share.
 const REFUSED_SCORE: u64 = 256;
 /// The score of an array right after it was refused.
 const REFUSED: u64 = 1 << 16;
@@ -56,9 +56,9 @@ pub(super) struct Means<'a> {
 pub(super) struct Width {
     /// Objects per sheaf of a narrow array.
     narrow_sheaf: AtomicU32,
-    /// Objects of a wide array, 0 where there is none.
+    /// Objects of a wide array, 0 where the cache has no wide arrays.
     wide: AtomicU32,
-    /// Bytes of those.
+    /// Bytes of the objects of a wide array.
     wide_bytes: AtomicU32,
 }
 
@@ -71,8 +71,8 @@ impl Width {
         }
     }
 
-    /// What a narrow array and a wide one hold, 0 where there is none, of objects that are `stride`
-    /// bytes apart.
+    /// The objects that a narrow array and a wide one hold, 0 where there is no such array, if the
+    /// objects are `stride` bytes apart.
     pub(super) fn of(stride: usize) -> (usize, usize) {
         let sheaf = (SHEAF_BYTES / stride).clamp(8, MAX_BATCH);
         let wide = (WIDE_BYTES / stride).clamp(64, WIDE_OBJECTS);
@@ -143,7 +143,7 @@ impl Width {
         }
         let now = score << 1 | u64::from(!full);
         if now != seen {
-            // A change of the other half since then may be lost: it is a hint.
+            // A change of the other half in between may be lost: it is a hint.
             word.store(all & !MISSES_MASK | now, Ordering::Relaxed);
         }
         if has_grown {

@@ -1,4 +1,4 @@
-//! What is in use, and what could be: the figures of the budget.
+//! The figures of the budget: memory in use, and memory available.
 
 use super::budget_stats::{BudgetStats, bytes};
 use super::cached_pages::CachedPages;

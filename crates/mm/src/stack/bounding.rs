@@ -9,10 +9,9 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. What is left
-/// goes with the requests after it. (Without a bound a small request of a process of 1 GiB gave 32
-/// MiB now and then, which took 2 ms.) A request for more touches as much itself, which takes
-/// longer.
+/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. The requests
+/// after it give the rest. (Without a bound a small request of a process of 1 GiB gave 32 MiB now
+/// and then, which took 2 ms.) A request for more touches as much itself, which takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {
@@ -55,7 +54,7 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     fn shrink_footprint(&self, taken: u32) {
         let Some(mut past) = self.footprint.given.try_lock() else { return };
-        // Another thread may have done it meanwhile.
+        // Another thread may have done it in between.
         let (footprint, peak) = self.footprint_and_peak();
         let stuck = self.footprint.stuck.load(Relaxed).min(footprint);
         let excess = excess(footprint, peak, stuck);
@@ -73,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
         self.footprint.stuck.store(stuck, Relaxed);
     }
 
-    /// Gives frames of freed memory to the operating system; returns how many of them it has not.
+    /// Gives frames of freed memory to the operating system; returns how many it could not give.
     #[inline(never)]
     fn give_way(&self, frames: u32) -> u32 {
         let inner = self.inner();

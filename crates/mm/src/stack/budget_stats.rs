@@ -6,13 +6,12 @@
 
 use crate::frame::FRAME_BYTES;
 
-/// The budget and what it is used for, in bytes. A snapshot; its parts are read one after the
-/// other.
+/// The budget and its uses, in bytes. A snapshot; its parts are read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStats {
-    /// The limit; `usize::MAX` where there is none.
+    /// The limit; `usize::MAX` for no limit.
     pub limit: usize,
-    /// The marks below the limit; all 0 where there is none.
+    /// The marks below the limit; all 0 without a limit.
     pub min: usize,
     /// See `min`.
     pub low: usize,
@@ -20,40 +19,39 @@ pub struct BudgetStats {
     pub high: usize,
     /// In use: outside of the free lists of the zones.
     pub used: usize,
-    /// Between that and the limit.
+    /// Between `used` and the limit.
     pub free: usize,
-    /// What requests could have without anything being refused (`MemAvailable`): an estimate.
+    /// Bytes that requests could take without a refusal (`MemAvailable`): an estimate.
     pub available: usize,
     /// Pages of the cache.
     pub file: usize,
-    /// Of these, dirty ones.
+    /// Dirty pages of these.
     pub dirty: usize,
-    /// Of these, those that are being written.
+    /// Pages of these that are being written.
     pub writeback: usize,
-    /// Of these, those that no reclaim may take: somebody pins them, or their mapping is
-    /// unevictable.
+    /// Pages of these that no reclaim may take: they are pinned, or their mapping is unevictable.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry holds for later requests.
     pub slab_reclaimable: usize,
-    /// What shrinkers said they could free when they were last asked.
+    /// Bytes that shrinkers reported as freeable when they were last asked.
     pub shrinkable: usize,
     /// Slabs of objects in use.
     pub slab_unreclaimable: usize,
     /// Quarry's own descriptors, beside the budget.
     pub metadata: usize,
-    /// How short memory is.
+    /// The shortage of memory.
     pub pressure: Pressure,
     /// Counts of balances.
     pub balances: BalanceStats,
     /// Direct reclaims, each stage by itself.
     pub direct_reclaims: u64,
-    /// Nanoseconds that half of them took at most, 99.9 % of them, and all of them.
+    /// Nanoseconds that half of the reclaims took at most, 99.9 % of them, and all of them.
     pub direct_ns: [u64; 3],
     /// Requests that were refused at the limit of a group.
     pub group_refusals: u64,
 }
 
-/// How short memory is.
+/// The shortage of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Pressure {
@@ -64,7 +62,7 @@ pub enum Pressure {
     Low,
     /// Most of what a reclaim looks at is in use.
     Medium,
-    /// Nearly all of it is, or the reclaim has ended short of the high mark.
+    /// Nearly all of it is in use, or the reclaim has ended short of the high mark.
     Critical,
 }
 
@@ -83,13 +81,14 @@ pub struct BalanceStats {
     pub pages_freed: u64,
     /// Objects that shrinkers looked at (`slabs_scanned`).
     pub objects_scanned: u64,
-    /// Objects that shrinkers said they had freed.
+    /// Objects that shrinkers reported as freed.
     pub objects_freed: u64,
     /// Frames that had left the budget when balances ended.
     pub frames_freed: u64,
     /// Requests of the heap that were refused, in a program with a page cache.
     pub refused: u64,
-    /// Of these, those that dirty pages would have covered: they were not written in time.
+    /// Refused requests of these that dirty pages would have covered: they were not written in
+    /// time.
     pub refused_dirty: u64,
 }
 
@@ -98,8 +97,8 @@ pub fn bytes(frames: u64) -> usize {
     usize::try_from(frames).unwrap_or(usize::MAX).saturating_mul(FRAME_BYTES)
 }
 
-/// The part of what is reclaimable that is counted as available: one half, or what lies above the
-/// low mark, stays with those who use it (`si_mem_available`, Linux 3.14).
+/// The part of a reclaimable amount that counts as available: half of it, or `low` bytes if that is
+/// less, stays with its users (`si_mem_available`, Linux 3.14).
 fn beyond_half(amount: usize, low: usize) -> usize {
     amount - (amount / 2).min(low)
 }

@@ -1,4 +1,4 @@
-//! A stack as what its cache stands on.
+//! A stack as the host of its cache.
 
 use super::cached_pages::{CacheHost, CachedPages};
 use super::instance::{Stack, StackConfig};

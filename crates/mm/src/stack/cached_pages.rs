@@ -1,6 +1,6 @@
 //! The cache of a stack: memory beside the heap that gives way to it, which is cached pages, and
-//! what the program itself has registered. It is a type of its own, which a stack without one does
-//! not pay for.
+//! what the program itself has registered. It is a type of its own, and costs nothing in a stack
+//! without a cache.
 //!
 //! A cache knows its stack as a [`CacheHost`] only, and the stack its cache as [`CachedPages`].
 
@@ -20,7 +20,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Its choices.
     type Options: Copy + Default + Send + Sync;
 
-    /// One that has not been used: all zero bytes.
+    /// A cache that has not been used: all zero bytes.
     const NEW: Self;
 
     /// The policy of its lists, by name.
@@ -29,7 +29,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Takes frames from the cache for a request, and attempts it again; returns whether that was
-    /// served. What costs less to have again than a page is taken first, by
+    /// served. First takes memory that is cheaper to get back than a page, by
     /// [`CacheHost::take_stocks`].
     fn reclaim_for<H: CacheHost<Cache = Self>>(
         _host: &H,
@@ -39,7 +39,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Gives back what no page needs. O(1) where the cache has not been used.
+    /// Gives back memory that no page needs. O(1) where the cache has not been used.
     fn trim<H: CacheHost<Cache = Self>>(_host: &H) {}
 
     /// Frames that the cache holds. O(slots).
@@ -47,7 +47,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Fills in what the cache has of the figures of the budget. O(descriptors).
+    /// Fills in the cache's part of the figures of the budget. O(descriptors).
     fn fill_stats<H: CacheHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
 
     /// Visits each figure of the cache by its name in `/proc/vmstat`; returns false, and visits
@@ -70,10 +70,10 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Visits every lock. O(1).
     fn visit_locks<H: CacheHost<Cache = Self>>(_host: &H, _visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: what other threads were about to do with callbacks ends.
+    /// In the child of a fork: ends what other threads were about to do with callbacks.
     fn adopt_in_child(&self) {}
 
-    /// Checks the cache by itself; no other task uses it. O(pages).
+    /// Checks the cache by itself; no other task may use it. O(pages).
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -112,7 +112,7 @@ pub trait CacheHost: Sized {
     /// The choices that the stack was made with.
     fn cache_options(&self) -> &<Self::Cache as CachedPages>::Options;
 
-    /// Where pages come from.
+    /// The source of pages.
     fn pages(&self) -> &PageAllocator<Self::Pages>;
 
     /// Memory for descriptors, and their account.
@@ -127,7 +127,7 @@ pub trait CacheHost: Sized {
     /// Creates a slab cache for objects of the cache's own.
     ///
     /// # Errors
-    /// As [`CacheTable::add`](crate::slab::CacheTable::add).
+    /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
     fn create_slab_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId>;
 
     /// Takes an object of a slab cache, without a reclaim.
@@ -148,11 +148,11 @@ pub trait CacheHost: Sized {
     /// See [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk).
     ///
     /// # Safety
-    /// As there.
+    /// Same as for `PerCpu::walk`.
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64;
 
-    /// A direct reclaim, and attempts after it until one succeeds; returns whether one did.
-    /// `frames` are what an attempt may have to take.
+    /// A direct reclaim, and attempts after it until one succeeds; returns whether one did. An
+    /// attempt may have to take `frames` frames.
     fn reclaim_for(
         &self,
         claimant: Claimant,
@@ -164,10 +164,10 @@ pub trait CacheHost: Sized {
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
     /// Takes freed mappings, of `least` frames at least, and objects in barns, as far as a request
-    /// lacks them; returns whether that has freed anything. O(1) where there are none.
+    /// lacks them; returns whether that has freed anything. O(1) where nothing is held.
     fn take_stocks(&self, miss: &Miss<'_>, least: u32) -> bool;
 
-    /// Takes freed mappings out of the mapping cache, of so many frames at least, if there are.
+    /// Takes freed mappings of at least `frames` frames, if there are, out of the mapping cache.
     fn shrink_mappings(&self, frames: u32);
 
     /// Takes objects out of barns.

@@ -10,7 +10,7 @@ use core::ops::Deref;
 use quarry_sys::percpu::{Object, Push};
 use quarry_sys::primitive::{Effort, Ordering, effort};
 
-/// A cache of a stack. As a [`Cache`], which it dereferences to, it says how its objects lie.
+/// A cache of a stack. It dereferences to a [`Cache`], which describes its objects.
 pub struct CacheRef<'a, C: StackConfig> {
     stack: &'a Stack<C>,
     id: CacheId,
@@ -52,15 +52,15 @@ impl<C: StackConfig> Stack<C> {
         self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }
 
-    /// Shrinks a cache and lets go of it; its number may then be another cache's. Where it stands
-    /// for several that were merged, it only loses one of them. O(slots + frames).
+    /// Shrinks a cache and lets go of it; its number may then be another cache's. A cache that
+    /// stands for several merged ones only loses one of them. O(slots + frames).
     ///
     /// # Errors
     /// The objects that are in use; then the cache stays as it was.
     ///
     /// # Safety
-    /// Meanwhile nobody uses the cache, nor is on a slow path of the stack: `libquarry.so` closes
-    /// its gate. After success nobody uses it any more.
+    /// During the call no other thread uses the cache, or is on a slow path of the stack:
+    /// `libquarry.so` closes its gate. After success no thread uses the cache any more.
     pub unsafe fn destroy_cache(&self, id: CacheId) -> Result<(), Remaining> {
         let (inner, context, cache) = (self.inner(), self.context(), self.known_cache(id));
         if inner.caches.drop_alias(cache) {
@@ -72,14 +72,14 @@ impl<C: StackConfig> Stack<C> {
         }
         self.fast.geometry[id.index()].clear();
         self.fast.strides[id.index()].store(0, Ordering::Relaxed);
-        // SAFETY: nobody has a reference to it (caller's promise), and ours ends here.
+        // SAFETY: no thread has a reference to it (caller's promise), and ours ends here.
         unsafe { inner.caches.remove(id) };
         Ok(())
     }
 }
 
 impl<C: StackConfig> CacheRef<'_, C> {
-    /// Bytes of a link in front of the objects that callers know.
+    /// Bytes of a link before the objects that callers know.
     #[inline]
     fn link(self) -> usize {
         if !C::Slab::LINKS_THROUGH_OBJECTS {
@@ -101,7 +101,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// `object` is one of this cache.
     #[inline]
     unsafe fn start(self, object: Object) -> Object {
-        // SAFETY: the link lies in front of it (caller's promise).
+        // SAFETY: the link lies before it (caller's promise).
         unsafe { object.sub(self.link()) }
     }
 
@@ -123,7 +123,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         C::Slab::alloc_fast(&fast.percpu, self.id).map(|start| self.shown(start))
     }
 
-    /// Takes an object from wherever there is one, or `None` where there is no memory.
+    /// Takes an object from any place that has one, or `None` where there is no memory.
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(self) -> Option<Object> {
@@ -155,7 +155,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// it was freed a moment ago. O(1), no lock.
     ///
     /// # Safety
-    /// As [`free`](Self::free).
+    /// Same as for [`free`](Self::free).
     #[inline]
     pub unsafe fn free_fast(self, object: Object) -> bool {
         let fast = &self.stack.fast;
@@ -179,7 +179,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// Gives an object back where the fast path has refused.
     ///
     /// # Safety
-    /// As [`free`](Self::free).
+    /// Same as for [`free`](Self::free).
     #[cold]
     #[inline(never)]
     pub unsafe fn free_slow(self, object: Object) {
@@ -192,7 +192,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     }
 
     /// Demands that an object of this cache starts at `address`; reports anything else and aborts.
-    /// Whether it is in use is not looked at. O(1).
+    /// Does not check whether the object is in use. O(1).
     #[inline]
     pub fn demand(self, address: *mut u8) -> Object {
         self.object(address).unwrap_or_else(|| self.demand_slow(address))
@@ -282,8 +282,8 @@ impl<C: StackConfig> CacheRef<'_, C> {
         stack.inner().slab.reclaim(&stack.context(), Reclaim::Cache(cache));
     }
 
-    /// Visits every object that is free in its slab: after a shrink, and while nobody uses the
-    /// cache, those are all but the ones in use. O(frames + objects).
+    /// Visits every object that is free in its slab: after a shrink, and while no other thread uses
+    /// the cache, those are all but the ones in use. O(frames + objects).
     pub fn visit_free(self, visit: &mut dyn FnMut(Object)) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let context = stack.context();

@@ -1,13 +1,13 @@
-//! A request that has found nothing: one reclaim on the spot, and other attempts, where that is
+//! A request that has found no memory: one reclaim on the spot, and other attempts, where that is
 //! worth its time (see `deferral`).
 //!
-//! What is freed meanwhile belongs to the request (its claim, see `zone::reclaimers`): other tasks
-//! that miss at the same time reclaim for themselves. There are two stages, and the second comes
-//! only where the first does not help:
+//! Memory that is freed during it belongs to the request (its claim, see `zone::reclaimers`): other
+//! tasks that miss at the same time reclaim for themselves. There are two stages, and the second
+//! comes only where the first does not help:
 //!
-//! 1. with a page cache: what its pages hold, and before it freed mappings and objects in barns,
+//! 1. with a page cache: memory of its pages, and before it freed mappings and objects in barns,
 //!    which cost less to have again than a page ([`CachedPages::reclaim_for`]).
-//! 2. what Quarry itself holds and nobody uses: parked objects, lists, cached mappings; once in
+//! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in
 //!    10 ms, because a second look soon after would find nothing.
 //!
 //! A task that reclaims already gets the reserve instead (see `Reclaimers`).
@@ -27,8 +27,8 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
-    /// Tries again where a direct reclaim is worth its time and has found something. `frames` are
-    /// what the attempt may have to take.
+    /// Tries again where a direct reclaim is worth its time and has found something. The attempt
+    /// may have to take `frames` frames.
     #[inline]
     pub fn with_reclaim<T>(&self, frames: u32, attempt: impl Fn() -> Option<T>) -> Option<T> {
         attempt().or_else(|| self.after_reclaim(frames, attempt))
@@ -93,7 +93,7 @@ impl<C: StackConfig> Stack<C> {
         is_served
     }
 
-    /// What claims hold is free again in a moment.
+    /// Frames in use, without those that claims hold: they are free again in a moment.
     pub(super) fn used_beside_claims(&self) -> u32 {
         let budget = self.pages().zones().budget();
         budget.used().saturating_sub(budget.claimed())

@@ -4,11 +4,11 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// Steps of each doubling.
 const STEPS: u32 = 4;
-/// The exponent of the shortest duration that is told apart.
+/// The exponent of the shortest duration that is distinguished.
 const FIRST: u32 = 7;
 const BUCKETS: usize = 80;
 
-/// How long things took. All zero bytes at first.
+/// A histogram of durations. All zero bytes at first.
 pub(super) struct Durations {
     buckets: [AtomicU32; BUCKETS],
 }
@@ -22,13 +22,13 @@ impl Durations {
         self.buckets[bucket_of(ns)].fetch_add(1, Relaxed);
     }
 
-    /// How many were noted.
+    /// The number of durations noted.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
     }
 
-    /// Nanoseconds that `part` of a thousand took at most: the end of their bucket. 0 where nothing
-    /// was noted.
+    /// Nanoseconds that `part` of a thousand took at most: the end of their bucket. 0 where no
+    /// duration was noted.
     pub(super) fn within(&self, part: u64) -> u64 {
         let wanted = (self.count() * part).div_ceil(1000);
         let mut seen = 0;

@@ -1,9 +1,9 @@
-//! How large freed memory may make the process: no larger than memory in use has made it lately.
+//! The bound on freed memory: the process is no larger than memory in use has made it lately.
 //!
 //! Holding freed memory costs nothing as long as the process has been as large anyway: its peak,
 //! which is what a machine must have, does not change. A program that allocates and frees 10 MiB
 //! over and over again is as large while it has them as it is between. But one that goes on to grow
-//! would be larger than it has to be by the freed memory. So freed memory gives way to memory that
+//! would be larger by the freed memory than it has to be. So freed memory gives way to memory that
 //! is about to be touched: cached mappings, oldest first, objects in barns, and free memory of the
 //! zones that holds data.
 //!
@@ -17,15 +17,15 @@
 //! and realloc by pages four times as long.)
 //!
 //! Only whole pageblocks and cached mappings go. Smaller blocks are left to the thread that gives
-//! back what has rested: two threads that replaced objects of up to 128 KiB made 180 system calls a
+//! back rested memory: two threads that replaced objects of up to 128 KiB made 180 system calls a
 //! million operations for them, of 30 us each, and faulted them in again; without them the peaks of
 //! perl, python3, lua and sqlite3 are the same to 1.5 %.
 //!
-//! Each time that there is too much, it goes back down to the peak, and not only to the bound above
-//! it; a small request gives a step of that, and the requests after it the rest. So between two
-//! such times the process has grown by the margin, and page faults that come because memory was
-//! given back are as many as those of its growth. Memory that could not be given back, because it
-//! lies in pieces, is not looked for again before as much has come on top.
+//! Each time that the process is too large, it goes back down to the peak, and not only to the
+//! bound above it; a small request gives a step of that, and the requests after it the rest. So
+//! between two such times the process has grown by the margin, and page faults that come because
+//! memory was given back are as many as those of its growth. Memory that could not be given back,
+//! because it lies in pieces, is not looked for again before as much has come on top.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;
@@ -40,7 +40,7 @@ const MARGIN_SHARE: u32 = 32;
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
 /// The part of the peak that may go back at once,
 const ALLOWED_AT_ONCE: u32 = 2;
-/// and that in a second in the long run,
+/// and this part in a second in the long run,
 const ALLOWED_PER_SECOND: u64 = 4;
 /// but no more than this part of the time can bring in again.
 const FAULTS_SHARE: u64 = 20;
@@ -48,9 +48,9 @@ const FAULTS_SHARE: u64 = 20;
 /// price.
 const FAULT_PER_PRICE: u64 = 2;
 
-/// How large the process may be.
+/// The bound on the size of the process.
 pub(super) struct Footprint {
-    /// The process may be as large as it gets.
+    /// True if the process may be of any size.
     pub(super) is_unbounded: AtomicBool,
     pub(super) recent: RecentPeak,
     /// Frames that were in memory after the last time that there were too many, as long as there
@@ -64,7 +64,7 @@ pub(super) struct Footprint {
 pub(super) struct Given {
     /// Frames that count against the allowance: a leaking bucket.
     pub(super) spent: u32,
-    /// When it last leaked.
+    /// The time at which it last leaked.
     since_ns: u64,
 }
 
@@ -101,20 +101,20 @@ impl Footprint {
         visit("footprint->given", &self.given);
     }
 
-    /// Lets the process keep whatever it frees.
+    /// Lets the process keep all memory that it frees.
     pub(super) fn unbound(&self) {
         self.is_unbounded.store(true, Relaxed);
     }
 }
 
-/// The most frames in use at a time lately. Written without a lock: a value that is lost is seen
-/// again at the next request.
+/// The most frames in use at a time lately. Written without a lock: a lost value is seen again at
+/// the next request.
 pub(super) struct RecentPeak {
-    /// In this window.
+    /// Of this window.
     peak: AtomicU32,
-    /// In the one before.
+    /// Of the window before.
     before: AtomicU32,
-    /// When this one ends.
+    /// The end of this window.
     until_ns: AtomicU64,
 }
 
@@ -123,7 +123,7 @@ impl RecentPeak {
         Self { peak: AtomicU32::new(0), before: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
     }
 
-    /// Notes what is in use now; returns the peak.
+    /// Notes the frames in use now; returns the peak.
     pub(super) fn note(&self, in_use: u32, now_ns: u64) -> u32 {
         let mut peak = self.peak.load(Relaxed);
         if now_ns >= self.until_ns.load(Relaxed) {
@@ -138,12 +138,12 @@ impl RecentPeak {
     }
 }
 
-/// How much more than a peak may be in memory.
+/// Frames beyond a peak that may be in memory.
 fn margin(peak: u32) -> u32 {
     (peak / MARGIN_SHARE).max(MARGIN_LEAST)
 }
 
-/// Frames that are to go where `footprint` may be in memory and `peak` have been in use at a time,
+/// Frames to give back where `footprint` may be in memory and `peak` have been in use at a time,
 /// and the last time `stuck` were left.
 pub(super) fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
     let bound = peak.max(stuck).saturating_add(margin(peak));

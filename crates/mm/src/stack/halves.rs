@@ -1,6 +1,6 @@
 //! The fast and the slow half of each request, apart.
 //!
-//! This is the face for a library that puts something of its own between the halves, as
+//! They are the interface for a library that puts something of its own between the halves, as
 //! `libquarry.so` does: errno, the gate that `fork` closes, the start of a thread. Other users call
 //! [`Stack::alloc`] and its like, which are both halves.
 //!
@@ -36,7 +36,7 @@ impl<C: StackConfig> Halves<'_, C> {
     }
 
     /// [`Stack::alloc`] of a request at no alignment while a heap profile is on, by the running CPU
-    /// alone; `None` means [`alloc_slow`](Self::alloc_slow), also while none is on.
+    /// alone; `None` means [`alloc_slow`](Self::alloc_slow), also while no profile is on.
     #[inline]
     pub fn alloc_counted(self, size: usize, zeroed: bool) -> Option<Object> {
         self.0.watch.alloc_counted(self.0, size, zeroed)
@@ -76,10 +76,10 @@ impl<C: StackConfig> Halves<'_, C> {
         unsafe { self.0.free_fast(address) }
     }
 
-    /// Frees an allocation; reports a pointer that is none and aborts.
+    /// Frees an allocation; reports a pointer that is not one, and aborts.
     ///
     /// # Safety
-    /// As [`free_fast`](Self::free_fast).
+    /// Same as for [`free_fast`](Self::free_fast).
     pub unsafe fn free_slow(self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.free_slow(object) };
@@ -91,8 +91,8 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.usable_fast(address)
     }
 
-    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
-    /// moment ago.
+    /// Same as [`usable_fast`](Self::usable_fast), but also refuses an object that seems to have
+    /// been freed a moment ago.
     #[inline(always)]
     pub fn usable_fast_in_use(self, object: Object) -> Option<usize> {
         self.0.usable_fast_in_use(object)
@@ -105,11 +105,12 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.stays_fast(address, size)
     }
 
-    /// Moves what an object holds to another one of `size` bytes or somewhat more, and hands the
-    /// old object to `free`. `None`, and nothing done, means [`realloc_slow`](Self::realloc_slow).
+    /// Moves the contents of an object to another one of `size` bytes or somewhat more, and hands
+    /// the old object to `free`. `None`, and nothing done, means
+    /// [`realloc_slow`](Self::realloc_slow).
     ///
     /// # Safety
-    /// `object` is used by the caller alone, and no more where this succeeds; `free` frees it.
+    /// Only the caller uses `object`, and not after success; `free` frees it.
     #[inline]
     pub unsafe fn move_fast(
         self,
@@ -135,10 +136,10 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.stays_large(object, size)
     }
 
-    /// [`Stack::realloc`] without another look at the fast paths.
+    /// [`Stack::realloc`], without trying the fast paths again.
     ///
     /// # Safety
-    /// As [`Stack::realloc`].
+    /// Same as for [`Stack::realloc`].
     pub unsafe fn realloc_slow(self, object: Object, request: Request) -> Option<Object> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.realloc_aligned(object, request.size, request.align) }
@@ -151,14 +152,14 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.was_asked_fast(address, size)
     }
 
-    /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
-    /// two, gets, and has not been resized since. Counts another size, and aborts for it where
-    /// the checks are on; reports a pointer that is none and aborts.
+    /// Demands that a request of `size` bytes at a multiple of `align`, a power of two, gets such
+    /// an `object`, and that it has not been resized since. Counts another size, and aborts for it
+    /// where the checks are on; reports a pointer that is not an allocation, and aborts.
     pub fn demand_size(self, entry: Entry, object: Object, size: usize, align: usize) {
         self.0.demand_size(entry, object, size, align);
     }
 
-    /// Demands that `object` has `size` bytes, whatever was requested first; as
+    /// Demands that `object` has `size` bytes, with any size requested first; otherwise same as
     /// [`demand_size`](Self::demand_size).
     pub fn demand_room(self, entry: Entry, object: Object, size: usize) {
         self.0.demand_room(entry, object, size);

@@ -1,4 +1,4 @@
-//! The stack itself: the types that it is made of, and how it is built.
+//! The stack itself: its types, and its construction.
 
 use super::cached_pages::CachedPages;
 use super::call::{Entry, Request};
@@ -27,13 +27,13 @@ use quarry_sys::report::Line;
 
 /// The policies of a stack.
 pub trait StackConfig: Sized + 'static {
-    /// How CPUs are told apart.
+    /// The per-CPU slots.
     type PerCpu: PerCpu;
-    /// How slab objects travel.
+    /// The policy that moves objects between CPUs and slabs.
     type Slab: SlabPolicy<Self::PerCpu>;
-    /// How pages travel between CPUs and zones.
+    /// The policy that moves pages between CPUs and zones.
     type Pages: PagePolicy;
-    /// What else is kept in the stack's memory, and gives way to the heap: `()`, or a page cache.
+    /// Other contents of the stack's memory, which give way to the heap: `()`, or a page cache.
     type Cache: CachedPages;
     /// Its instruments; `()` for none.
     type Watch: Watch<Self>;
@@ -55,7 +55,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// False if there are no instruments.
     const IS_ANY: bool = true;
 
-    /// Prepares what `options` ask for. Called once, before the first request.
+    /// Prepares the instruments that `options` ask for. Called once, before the first request.
     fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}
 
     /// Serves a request while an instrument is on; `next` serves it as if this one were off.
@@ -75,10 +75,10 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Frees an allocation that it knows; false where it knows none.
+    /// Frees an allocation that it knows; false for any other.
     ///
     /// # Safety
-    /// As [`Stack::free`].
+    /// Same as for [`Stack::free`].
     #[inline]
     unsafe fn free(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> bool {
         false
@@ -92,16 +92,16 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     }
 
     /// Demands that an allocation that it knows was requested with this size and alignment; false
-    /// where it knows none.
+    /// for any other.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
     }
 
-    /// [`Stack::realloc`] of an allocation that it knows; `None` where it knows none.
+    /// [`Stack::realloc`] of an allocation that it knows; `None` for any other.
     ///
     /// # Safety
-    /// As [`Stack::realloc`].
+    /// Same as for [`Stack::realloc`].
     #[inline]
     unsafe fn realloc(
         &self,
@@ -125,12 +125,12 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The block or mapping at `pfn` ends, or gets another size: it is no sample any more.
+    /// Notes that the block or mapping at `pfn` ends or is resized: it is not a sample any more.
     #[inline]
     fn forget(&self, _stack: &Stack<C>, _pfn: Pfn) {}
 
-    /// A block of `frames` frames, or a mapping, at `pfn` has got `size` bytes by `realloc`: it may
-    /// be a sample from now on.
+    /// Notes that a block of `frames` frames, or a mapping, at `pfn` has got `size` bytes by
+    /// `realloc`: it may be a sample from now on.
     #[inline]
     fn count(&self, _stack: &Stack<C>, _pfn: Pfn, _frames: u32, _size: usize) {}
 
@@ -140,12 +140,12 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// A slow path runs, or the background thread: requests on fast paths do not see the clock.
+    /// Called by slow paths and the background thread: requests on fast paths do not see the clock.
     /// O(1).
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 
-    /// Frees what it holds back; returns whether that was anything.
+    /// Frees what it holds back; returns whether it held anything.
     fn give_back(&self, _stack: &Stack<C>) -> bool {
         false
     }
@@ -177,11 +177,11 @@ pub(crate) struct Inner<'a, C: StackConfig> {
 /// One instance of Quarry.
 ///
 /// A new stack is all zero bytes, so that a static one touches only the pages of what it uses.
-/// Nothing of it is dropped: its memory is its system's, and addresses into that outlive it.
+/// Nothing of it is dropped: its memory belongs to its system, and addresses into that outlive it.
 ///
-/// The parts stand in an order of their own: in front what each start writes, then tables of caches
-/// by their numbers, then what a program may never use. A start that wrote to twenty pages for the
-/// parts in the compiler's order writes to a third of them.
+/// The parts have an order of their own: first those that each start writes, then tables of caches
+/// by their numbers, then those that a program may never use. A start that wrote to twenty pages
+/// for the parts in the compiler's order writes to a third of them.
 #[repr(C)]
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
@@ -263,10 +263,10 @@ impl<C: StackConfig> Stack<C> {
     /// [`init`](Self::init) with choices of the stack's cache.
     ///
     /// # Errors
-    /// As there.
+    /// Same as for [`init`](Self::init).
     ///
     /// # Panics
-    /// As there.
+    /// Same as for [`init`](Self::init).
     pub fn init_with(
         &self,
         os: &'static dyn Os,
@@ -332,7 +332,7 @@ impl<C: StackConfig> Stack<C> {
             let name = class_name(size);
             let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
             let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
-            assert_eq!(id.index(), class, "classes are the first caches");
+            assert!(id.index() == class, "classes are the first caches");
         }
         self.caches.keep_apart();
         Ok(())
@@ -354,7 +354,7 @@ impl<C: StackConfig> Stack<C> {
         C::Watch::IS_ANY && self.instruments.has(instrument)
     }
 
-    /// Returns whether an instrument is on.
+    /// Returns whether any instrument is on.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         C::Watch::IS_ANY && self.instruments.are_on()
@@ -372,7 +372,7 @@ impl<C: StackConfig> Stack<C> {
         C::Watch::IS_ANY && self.instruments.see_frees()
     }
 
-    /// Sets the limits of the fast paths to what the instruments leave of them.
+    /// Sets the limits of the fast paths to what the instruments allow.
     fn open_fast_paths(&self) {
         let mut seen = self.instruments.get();
         loop {
@@ -390,8 +390,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
-    /// caches'.
+    /// Returns whether the size classes of `malloc` exist. Without them other caches may have their
+    /// numbers.
     pub fn has_classes(&self) -> bool {
         self.has_classes.load(Ordering::Acquire)
     }
@@ -483,16 +483,16 @@ impl<C: StackConfig> Stack<C> {
     /// Creates a cache for objects of its own.
     ///
     /// # Errors
-    /// As [`CacheTable::add`](crate::slab::CacheTable::add).
+    /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
         // SAFETY: there is no constructor.
         unsafe { self.create_cache_with(name, params, &CacheOptions::default()) }
     }
 
-    /// [`create_cache`](Self::create_cache) with more that is said of the cache.
+    /// Same as [`create_cache`](Self::create_cache), with more options of the cache.
     ///
     /// # Errors
-    /// As there.
+    /// Same as for [`create_cache`](Self::create_cache).
     ///
     /// # Safety
     /// A constructor may be given the address of `params.size` bytes at a multiple of
@@ -515,8 +515,8 @@ impl<C: StackConfig> Stack<C> {
         Ok(cache.id())
     }
 
-    /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
-    /// fast paths know all of the span from then on.
+    /// The frame that holds an address, if it may be ours. The slow way: afterwards fast paths know
+    /// all of the span.
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let arena = self.arena();
         let span = arena.span_bytes();
@@ -544,8 +544,8 @@ impl<C: StackConfig> Default for Stack<C> {
     }
 }
 
-/// `malloc-SIZE`. Every start makes all of them, and formatting would be a third of what creating a
-/// cache takes.
+/// `malloc-SIZE`. Every start makes all of these names, and formatting would be a third of what
+/// creating a cache takes.
 fn class_name(size: usize) -> Line<24> {
     let (mut digits, mut first, mut rest) = ([0; 20], 20, size);
     loop {

@@ -1,14 +1,15 @@
 //! Instruments: parts of a stack that see every request while they are on.
 //!
-//! They cost nothing while all are off: an instrument that is on makes the limits of the fast paths
-//! 0, so that every request takes its slow entry, and the slow entries ask the instruments.
+//! Instruments cost nothing while all are off: an instrument that is on makes the limits of the
+//! fast paths 0, so that every request takes its slow entry, and the slow entries ask the
+//! instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
 //!
-//! A free that only some objects need to be seen of needs no instrument: those objects lie in
+//! Where only the frees of some objects must be seen, no instrument is needed: those objects lie in
 //! frames of a kind that the fast path of `free` refuses anyhow.
 
 use quarry_sys::primitive::{AtomicU8, Ordering};
@@ -32,14 +33,14 @@ impl Instrument {
     }
 }
 
-/// Those of which frees are to be seen.
+/// The instruments that see frees.
 const SEE_FREES: u8 = Instrument::Debug.bit() | Instrument::Harden.bit();
 
 /// The instruments of a stack that are on.
 pub(super) struct Instruments(AtomicU8);
 
 impl Instruments {
-    /// None.
+    /// All instruments off.
     pub(super) const fn new() -> Self {
         Self(AtomicU8::new(0))
     }
@@ -71,8 +72,8 @@ impl Instruments {
         }
     }
 
-    /// Those that are on, to be compared with those of later: a task that stores what follows from
-    /// them looks again afterwards.
+    /// The instruments that are on. A task that stores what follows from them compares them with
+    /// those of a later call.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,20 +1,20 @@
-//! How long freed memory is kept: for the delay, and longer where memory that went back was needed
-//! again soon.
+//! The time for which freed memory is kept: the delay, and longer where memory that went back was
+//! needed again soon.
 //!
 //! A program that works in bursts frees what the next burst needs. Given back in between, all of it
 //! has to be faulted in again, and that may cost more than the burst itself. The page cache learns
-//! from refaults which pages it should have kept; here it is the amount that tells, not the page:
-//! where at least half of what went back has been needed again within [`MOST_LOOKS`], memory is
-//! kept for as long as that took from now on, and where it has not, for half as long as before.
+//! from refaults which pages it should have kept; here the amount decides, not the page: where at
+//! least half of what went back has been needed again within [`MOST_LOOKS`], memory is kept for as
+//! long as that took from now on, and where it has not, for half as long as before.
 //!
-//! Time is counted in looks: half delays. One that nobody took, because the thread sleeps, counts
-//! as well.
+//! Time is counted in looks: half delays. A look that did not happen, because the thread sleeps,
+//! counts as well.
 //!
 //! Equations: `1 <= looks <= MOST_LOOKS`; `back <= gone`.
 
 /// The most looks for which memory is kept: eight delays, 4 s of the usual one.
 pub(super) const MOST_LOOKS: usize = 16;
-/// Frames (16 MiB) from which on it matters what becomes of them: faults of some milliseconds.
+/// Frames (16 MiB) from which on their return matters: faults of some milliseconds.
 const LEAST_GONE: u32 = 4096;
 /// Where less than this part of what stayed went back for good, the rest is kept as before.
 const SMALL_SHARE: u32 = 8;
@@ -25,11 +25,11 @@ pub(super) struct Keeping {
     looks: usize,
     /// Frames that may be in memory, as of the last look and what went back since.
     footprint: u32,
-    /// Frames that went back since `since_ns`, and how many have been needed again.
+    /// Frames that went back since `since_ns`, and those of them that have been needed again.
     gone: u32,
     back: u32,
     since_ns: u64,
-    /// When the last look was.
+    /// The time of the last look.
     now_ns: u64,
 }
 
@@ -43,8 +43,8 @@ impl Keeping {
         self.looks
     }
 
-    /// A look at `now_ns`, half a `delay_ns` after the one before: `footprint` frames may be in
-    /// memory.
+    /// Notes a look at `now_ns`, half a `delay_ns` after the one before: `footprint` frames may be
+    /// in memory.
     pub(super) fn see(&mut self, footprint: u32, now_ns: u64, delay_ns: u64) {
         let grown = footprint.saturating_sub(self.footprint);
         (self.footprint, self.now_ns) = (footprint, now_ns);
@@ -55,7 +55,8 @@ impl Keeping {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // What comes back later would not have been kept. A little says nothing of the rest.
+            // Memory that comes back later would not have been kept. A little tells nothing about
+            // the rest.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);
@@ -67,7 +68,7 @@ impl Keeping {
         }
     }
 
-    /// Frames went back, because they had not been needed at so many looks.
+    /// Notes frames that went back, because they had not been needed for the looks they are kept.
     pub(super) fn gave_back(&mut self, frames: u32) {
         if frames == 0 {
             return;
@@ -110,7 +111,8 @@ mod tests {
             self.keeping.see(footprint, self.now_ns, DELAY);
         }
 
-        /// A burst of `frames` and `rest` looks after it; whether its memory was kept for so long.
+        /// A burst of `frames` and `rest` looks after it; returns whether its memory was kept so
+        /// long.
         fn burst(&mut self, frames: u32, rest: usize) -> bool {
             self.look(frames);
             let mut footprint = frames;

@@ -1,8 +1,8 @@
 //! Counts of the requests above the largest object. Caches count their own objects; blocks and
 //! mappings have no other counters.
 //!
-//! An allocation counts when it is handed out and when it is taken back, however it was requested,
-//! whether its memory is fresh or comes from the mapping cache. A `realloc` that resizes it in
+//! An allocation counts when it is handed out and when it is taken back, by any kind of request,
+//! with fresh memory or memory of the mapping cache. A `realloc` that resizes it in
 //! place, or moves it by page tables, leaves it the same allocation and counts as resized.
 //!
 //! Equation: `mappings in use = allocated - freed` of mappings, while no thread is at work.

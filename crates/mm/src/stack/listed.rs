@@ -1,9 +1,9 @@
 //! Blocks of pages from the list of the running CPU, and to it: a malloc or a free that takes no
-//! lock, enters no gate and tells nobody.
+//! lock, enters no gate and notifies no instrument.
 //!
-//! A process that forks meanwhile has the block on a list or in the hands of the thread, and in the
-//! child of the latter it is nobody's, as an object is. While an instrument is on, nothing goes
-//! this way.
+//! A process that forks in the middle has the block on a list or in the hands of the thread; in the
+//! latter case the child has lost it, as it loses an object. While an instrument is on, no request
+//! goes this way.
 
 use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;
@@ -13,8 +13,8 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 impl<C: StackConfig> Stack<C> {
-    /// A block for `size` bytes, if the running CPU has one listed. O(1) but for what is to be
-    /// cleared.
+    /// A block for `size` bytes, if the running CPU has one listed. O(1), and O(size) for what has
+    /// to be cleared.
     #[inline]
     pub(super) fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
         // With an instrument on, or before the stack is ready, the small end is 0.
@@ -34,8 +34,8 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Frees a block to the list of the running CPU; false, and nothing done, where it is no block
-    /// or the list does not want it. Any address may be given, also null. O(1).
+    /// Frees a block to the list of the running CPU; returns false, and does nothing, where it is
+    /// not a block or the list does not want it. Any address may be given, also null. O(1).
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
@@ -46,7 +46,7 @@ impl<C: StackConfig> Stack<C> {
         if self.may_withhold(count) {
             return false;
         }
-        // Whoever takes it from the list finds it without an owner.
+        // A thread that takes it from the list finds it without an owner.
         frames.set_kind(pfn, 1, Kind::NONE);
         if !self.pages().free_listed(self.fast.percpu.current(), pfn, count) {
             frames.set_kind(pfn, 1, Kind::PAGES);

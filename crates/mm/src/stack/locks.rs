@@ -35,7 +35,8 @@ pub(super) struct LockKinds {
 }
 
 impl LockKinds {
-    /// None. A constant, which is written to the stack once; a function would build it beside that.
+    /// No kinds. A constant, which is written to the stack once; a function would build a second
+    /// copy.
     pub(super) const NONE: Self = Self {
         kinds: [(
             "",
@@ -44,8 +45,8 @@ impl LockKinds {
         count: 0,
     };
 
-    /// Sums the counters of all locks, in place: a copy would take 2 KiB more of the stack of
-    /// whoever publishes. O(caches + slots).
+    /// Sums the counters of all locks, in place: a copy would take 2 KiB more of the publishing
+    /// thread's stack. O(caches + slots).
     #[inline(never)]
     pub(super) fn sum<C: StackConfig>(&mut self, stack: &Stack<C>) {
         let Self { kinds, count } = self;
@@ -72,7 +73,7 @@ impl LockKinds {
 /// hold time (sampled).
 ///
 /// # Errors
-/// What the writer says.
+/// The error of the writer.
 pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,

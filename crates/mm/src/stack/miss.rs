@@ -4,7 +4,7 @@ use crate::zone::{Budget, Claim, Entry};
 use quarry_sys::gate;
 use quarry_sys::primitive::{task, timer};
 
-/// Naps of a request for those who hold locks: about a second.
+/// Naps of a request while other tasks hold locks: about a second.
 const MOST_NAPS: u32 = 10_000;
 
 /// The side that reclaims for a request.
@@ -16,7 +16,7 @@ pub enum Claimant {
     Cache,
 }
 
-/// See the module. What is freed while it exists is the request's own, up to what it needs.
+/// See the module. Memory that is freed while it exists is the request's own, up to what it needs.
 pub struct Miss<'a> {
     claimant: Claimant,
     frames: u32,
@@ -38,7 +38,7 @@ impl<'a> Miss<'a> {
         }
     }
 
-    /// The one that the frames are for.
+    /// The side that the frames are for.
     #[must_use]
     pub fn claimant(&self) -> Claimant {
         self.claimant
@@ -56,7 +56,7 @@ impl<'a> Miss<'a> {
         self.claim.missing()
     }
 
-    /// Takes what the budget has room for; returns whether that is all.
+    /// Takes what the budget has room for; returns whether the claim is complete.
     pub fn collect(&self) -> bool {
         self.claim.collect()
     }

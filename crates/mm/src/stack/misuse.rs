@@ -11,13 +11,13 @@ use quarry_sys::report::fatal;
 pub enum Misuse {
     /// The object was freed already, or never allocated.
     NotInUse(CacheId),
-    /// Nothing starts there that is in use: it was freed already, or never allocated.
+    /// Nothing that is in use starts there: it was freed already, or never allocated.
     NothingInUse,
-    /// The object has this many bytes, which no request of the size that is claimed gets.
+    /// The object has this many bytes, which no request of the claimed size gets.
     WrongSize {
         /// Bytes that are claimed.
         claimed: usize,
-        /// Bytes that there are.
+        /// Bytes that the object has.
         bytes: usize,
     },
     /// The object of one cache was given to another one.
@@ -27,15 +27,15 @@ pub enum Misuse {
         /// The cache that it was given to.
         given: CacheId,
     },
-    /// A block was given to a cache, of which it is no object.
+    /// A block was given to a cache that it is not an object of.
     NoObject(CacheId),
-    /// What starts there is no block of so many pages.
+    /// No block of this order starts there.
     NoPages(Order),
     /// The pointer lies inside an object.
     InsideObject(CacheId),
     /// The pointer lies inside a block of pages or a mapping.
     InsideBlock,
-    /// The pointer never came from here.
+    /// The pointer never came from this stack.
     Foreign,
 }
 

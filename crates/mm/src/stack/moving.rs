@@ -1,7 +1,7 @@
-//! For programs that can move their objects: which of them keep memory, and how to move one where
-//! it keeps none.
+//! For programs that can move their objects: which of them keep memory, and how to move one to
+//! where it keeps none.
 //!
-//! What a program frees it gets back next, because the running CPU holds it. So an object that is
+//! A program gets back next what it frees, because the running CPU holds it. So an object that is
 //! moved by `malloc` and `free` takes the place of the one that was moved before, and no slab
 //! becomes empty. These requests go past what CPUs and barns hold.
 
@@ -21,18 +21,18 @@ impl<C: StackConfig> Stack<C> {
         Some((CacheId::new(usize::from(kind)), Object::new(address)?))
     }
 
-    /// How full the slab is in which the object at `address` lies, which the caller keeps in use
-    /// meanwhile. `None` for all else: blocks of pages and mappings, what the checks have taken,
-    /// any other address. O(1).
+    /// The occupancy of the slab of the object at `address`, which the caller keeps in use during
+    /// the call. `None` for everything else: blocks of pages and mappings, what the checks have
+    /// taken, any other address. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
         self.inner().slab.occupancy(&self.context(), self.find_cache(id)?, object)
     }
 
     /// Takes an object of `size` bytes at a multiple of `align` out of the fullest slab that has
-    /// one, for an object that is to leave its slab. `None` where [`alloc`](Self::alloc) shall
-    /// serve: no slab has such objects, an instrument looks at requests, the policy has no such
-    /// way, or there is no memory.
+    /// one, for an object that should leave its slab. `None` where [`alloc`](Self::alloc) has to
+    /// serve: no slab has such objects, an instrument looks at requests, the policy cannot do this,
+    /// or there is no memory.
     pub fn alloc_dense(&self, size: usize, align: usize) -> Option<Object> {
         if !self.has_classes() || self.is_watched() {
             return None;
@@ -43,9 +43,9 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Gives an object back to its slab at once. False, and nothing done, where
-    /// [`free`](Self::free) has to: as [`alloc_dense`](Self::alloc_dense), and where the object
-    /// seems to have been freed a moment ago.
+    /// Gives an object back to its slab at once. Returns false, and does nothing, where
+    /// [`free`](Self::free) has to serve: in the cases of [`alloc_dense`](Self::alloc_dense), and
+    /// where the object seems to have been freed a moment ago.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up where this succeeds.

@@ -1,6 +1,6 @@
-//! Blocks of `2^order` frames for callers that want pages and no objects (`alloc_pages`).
+//! Blocks of `2^order` frames for callers that want pages, not objects (`alloc_pages`).
 //!
-//! They are blocks of the heap as those that serve large requests, so every equation about those
+//! These are blocks of the heap like those that serve large requests, so every equation about those
 //! holds for them too, and `free` accepts them. But they come from the page lists of the CPUs, go
 //! back there, and may have rights beyond the usual.
 
@@ -16,11 +16,11 @@ use quarry_sys::percpu::{Object, PerCpu};
 /// Blocks that move together.
 const BATCH: usize = 64;
 
-/// What a request for pages asks for beside their number.
+/// The options of a request for pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageFlags {
     /// The caller cannot wait (`GFP_ATOMIC`): the request may use the reserve below the min mark,
-    /// and that for high orders, but nothing is reclaimed for it, and no zone grows.
+    /// and the one for high orders, but nothing is reclaimed for it, and no zone grows.
     pub atomic: bool,
     /// All bytes are 0 (`__GFP_ZERO`).
     pub zeroed: bool,
@@ -86,7 +86,7 @@ impl<C: StackConfig> Stack<C> {
             }
         }
         self.bound_after(flags, taken as u32 * order.frames());
-        // Whatever is left is worth a reclaim.
+        // The rest is worth a reclaim.
         while taken < out.len() && !flags.atomic {
             let Some(object) = self.alloc_pages(order, flags) else { break };
             out[taken].write(object);
@@ -95,14 +95,14 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Makes a block that was taken one of the heap.
+    /// Makes a block that was taken a block of the heap.
     fn adopt_pages(&self, page: Page, order: Order, flags: PageFlags) -> Object {
         self.frames().set_link(page.pfn, order.frames());
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
         self.large.blocks.note_allocated();
         let object = self.address(page.pfn);
         if flags.zeroed && !page.zeroed {
-            // SAFETY: the block has so many bytes, and only we know it.
+            // SAFETY: the block has `order.bytes()` bytes, and only we know it.
             unsafe { clear(object, order.bytes()) };
         }
         object
@@ -139,8 +139,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The first frame of a block of this order, which is no longer one of the heap; aborts where
-    /// there is none.
+    /// The first frame of a block of this order, which from now on is not one of the heap; aborts
+    /// where no such block starts there.
     fn disown_pages(&self, pages: *mut u8, order: Order) -> Pfn {
         let Some(pfn) = self.is_ready().then(|| self.pfn(pages)).flatten() else {
             self.misuse(Entry::PagesFree, pages, Misuse::Foreign)

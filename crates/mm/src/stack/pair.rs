@@ -1,4 +1,4 @@
-//! Two instruments, of which the first sees each request first.
+//! Two instruments; the first one sees each request first.
 
 use super::call::{Entry, Request};
 use super::instance::{SampledBlock, Stack, StackConfig, Watch};
@@ -33,7 +33,7 @@ impl<C: StackConfig, A: Watch<C>, B: Watch<C>> Watch<C> for (A, B) {
 
     #[inline]
     unsafe fn free(&self, stack: &Stack<C>, entry: Entry, object: Object) -> bool {
-        // SAFETY: the caller's promise is passed on; one of both frees the object at most.
+        // SAFETY: the caller's promise is passed on; at most one of the two frees the object.
         unsafe { self.0.free(stack, entry, object) || self.1.free(stack, entry, object) }
     }
 
@@ -62,7 +62,7 @@ impl<C: StackConfig, A: Watch<C>, B: Watch<C>> Watch<C> for (A, B) {
         object: Object,
         request: Request,
     ) -> Option<Option<Object>> {
-        // SAFETY: the caller's promise is passed on; one of both knows the object at most.
+        // SAFETY: the caller's promise is passed on; at most one of the two knows the object.
         unsafe {
             let resized = self.0.realloc(stack, object, request);
             resized.or_else(|| self.1.realloc(stack, object, request))

@@ -13,7 +13,7 @@ use quarry_sys::percpu::{PerCpu, SLOT_BYTES};
 /// A table of a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// `/proc/slabinfo`, with allocations and frees behind it as `slabinfo -AD` counts them.
+    /// `/proc/slabinfo`, followed by allocations and frees as `slabinfo -AD` counts them.
     Slabs,
     /// Blocks and mappings that were requested, in the words that `slabinfo` has for objects.
     Large,
@@ -21,9 +21,9 @@ pub enum Section {
     Buddies,
     /// The work that per-CPU page lists spared the zones, all slots together.
     PageLists,
-    /// Where the memory of the heap is, in KiB: in use, held for reuse by whom, and free.
+    /// The memory of the heap, in KiB: in use, held for reuse (and by which part), and free.
     Memory,
-    /// The budget: its limit and marks, who uses it, and what reclaims have done.
+    /// The budget: its limit and marks, its users, and the results of reclaims.
     Budget,
     /// The page cache, by the names of `/proc/vmstat`; nothing where it was not used.
     PageCache,
@@ -263,7 +263,7 @@ fn memory(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     table(out, "memory, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))
 }
 
-/// What 2 MiB cost to come in; nothing before a huge page was tried.
+/// The prices of 2 MiB that come in; nothing before a huge page was tried.
 fn prices(prices: &Prices, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (Some(huge), Some(small)) = (prices.huge_us(), prices.small_us()) else { return Ok(()) };
     let state = if prices.is_huge_cheap() { "on" } else { "off for now" };

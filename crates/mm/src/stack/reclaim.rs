@@ -10,10 +10,10 @@
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
-//!    whole pageblocks first; those take their address space along, as do whole ones that hold
-//!    nothing, but for some that a zone keeps;
-//! 5. of a cache without an operation since the last look, pages of sparse slabs go to the
-//!    operating system on which no object in use lies. Only a thread of Quarry's own does this.
+//!    whole pageblocks first; those take their address space along, as do clean ones, except some
+//!    that a zone keeps;
+//! 5. of a cache without an operation since the last look, pages of sparse slabs without an object
+//!    in use go to the operating system. Only a thread of Quarry's own does this.
 //!
 //! "Dirty since the last look" is counted, not tracked per block: the fewest frames that were dirty
 //! at a time since then were not needed, and are due. Due frames are purged in steps of at most
@@ -33,21 +33,21 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// Frames of free pageblocks that a zone keeps however little is in use, 16 MiB: address space that
+/// Frames of free pageblocks that a zone keeps even if little is in use, 16 MiB: address space that
 /// a program which frees and allocates by turns takes again at once.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
-/// Slots that are told apart; with more of them, a slot is idle if all are that share its number
+/// Slots that are distinguished; with more slots, one is idle if all are that share its number
 /// modulo this.
 const SLOT_GROUPS: usize = 256;
 
-/// What a look has found of a cache.
+/// The findings of a look about a cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// It was used since the look before.
+    /// Used since the look before.
     Busy,
-    /// It was not, and its sparse slabs are to be looked at.
+    /// Not used since the look before; its sparse slabs should be looked at.
     Due,
-    /// Nor since then.
+    /// Still not used; its sparse slabs have been looked at.
     Done,
 }
 
@@ -55,7 +55,7 @@ enum Rest {
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
-    /// Where the walk through sparse slabs is.
+    /// The place of the walk through sparse slabs.
     sparse: Option<(CacheId, SparseWalk)>,
     slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
@@ -63,7 +63,7 @@ pub struct ReclaimState {
     dirty: [[u32; MAX_NODES]; MOST_LOOKS],
     /// Frames found due that have not been purged yet.
     due: [u32; MAX_NODES],
-    /// Extents put into the mapping cache so far, likewise.
+    /// Extents put into the mapping cache before each of the last looks, the latest first.
     cached_extents_seen: [u64; MOST_LOOKS],
     keeping: Keeping,
 }
@@ -151,8 +151,8 @@ fn purge_some(zones: &Zones, node: NodeId, bytes: usize) -> usize {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
-    /// page lists, free blocks of the zones, cached mappings. Returns the bytes purged.
+    /// Returns to the operating system all that it can: slots, barns, empty slabs, per-CPU page
+    /// lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     #[inline(never)]
     pub fn trim(&self) -> usize {
         self.watch.give_back(self);
@@ -182,14 +182,13 @@ impl<C: StackConfig> Stack<C> {
         dirty * FRAME_BYTES + inner.mappings.cached_bytes()
     }
 
-    /// Bytes that the next look may find unneeded beside those: in barns, and on CPUs.
-    /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is
-    /// not.
+    /// Bytes that the next look may find unneeded beside those: in barns, and on CPUs. O(caches *
+    /// slots that are awake), unlike [`parked_bytes_at_most`](Self::parked_bytes_at_most).
     pub(super) fn parked_bytes(&self) -> usize {
         self.inner().limits.barns() + self.fast.percpu.area().held_bytes()
     }
 
-    /// The part of them that is in barns. O(1).
+    /// The part of these bytes that is in barns. O(1).
     pub(super) fn parked_in_barns(&self) -> usize {
         self.inner().limits.barns()
     }
@@ -226,7 +225,7 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     pub(super) fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
-        // What the running task has a claim to has been freed as well.
+        // Frames that the running task has a claim to have been freed as well.
         let before = self.used_beside_claims();
         self.inner().mappings.release_cached(pages.zones());
         self.shrink_all();
@@ -245,8 +244,8 @@ impl<C: StackConfig> Stack<C> {
         done
     }
 
-    /// As [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory that is
-    /// needed again soon after it went back is kept longer the next time.
+    /// Same as [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory
+    /// that is needed again soon after it went back is kept longer the next time.
     #[inline(never)]
     pub(super) fn look_at(
         &self,
@@ -261,7 +260,7 @@ impl<C: StackConfig> Stack<C> {
     /// Looks at everything and notes what is due; only cached mappings go back at once.
     pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
-        // Where memory is short it is not only given back: what lists get meanwhile is needed.
+        // Where memory is short, the zones also need what lists get during this look.
         let _active = self.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
@@ -302,8 +301,8 @@ impl<C: StackConfig> Stack<C> {
         None
     }
 
-    /// A step through the sparse slabs of a cache that nobody has used since the last look: gives
-    /// pages back on which no object in use lies. Returns the bytes, `None` where nothing is due
+    /// A step through the sparse slabs of a cache that no thread has used since the last look:
+    /// gives back pages without an object in use. Returns the bytes, `None` where nothing is due
     /// any more.
     pub(super) fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
         let (inner, context) = (self.inner(), self.context());

@@ -1,4 +1,4 @@
-//! What a stack shows of itself to other processes: the body of a record of the statistics page.
+//! The figures that a stack shows to other processes: the body of a record of the statistics page.
 
 use super::budget_stats::BudgetStats;
 use super::cached_pages::CachedPages;
@@ -16,7 +16,7 @@ use quarry_record::{
 use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// Who serves the requests of a stack, by names.
+/// The policies that serve the requests of a stack, by names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedBy {
     /// The slab policy.
@@ -25,12 +25,12 @@ pub struct ServedBy {
     pub pages: &'static str,
     /// The LRU policy.
     pub lru: &'static str,
-    /// What the fast paths are: `sequences` or `locked slots`.
+    /// The kind of the fast paths: `sequences` or `locked slots`.
     pub backend: &'static str,
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Returns who serves, once the stack is initialised. O(1).
+    /// The policies that serve, once the stack is initialised. O(1).
     #[must_use]
     pub fn served_by(&self) -> ServedBy {
         ServedBy {
@@ -41,12 +41,12 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Writes the body of a record into `sink`; returns its sum. What concerns the process is taken
-    /// from `about`. Allocates nothing and makes no system call; waits for locks of the stack, one
-    /// at a time. O(caches * slots).
+    /// Writes the body of a record into `sink`; returns its sum. `about` has the facts of the
+    /// process. Allocates nothing and makes no system call; waits for locks of the stack, one at a
+    /// time. O(caches * slots).
     ///
-    /// Threads with the smallest stacks of the C library, 16 KiB, call it in the end of a `malloc`.
-    /// So its larger sections are functions of their own, of which one at a time is on the stack.
+    /// Threads with the smallest stacks of the C library, 16 KiB, call it at the end of a `malloc`.
+    /// So its larger sections are functions of their own, and only one at a time is on the stack.
     pub fn fill_record(&self, sink: &mut dyn Sink, about: About) -> u64 {
         let mut draft = Draft::new(sink);
         let stats = self.stats_by_cache(&mut |cache, stats| {

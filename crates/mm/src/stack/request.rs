@@ -1,4 +1,4 @@
-//! `malloc` and its relatives: the fast paths, and the paths behind them.
+//! `malloc` and its relatives: the fast paths and the slow paths.
 
 use super::call::{Entry, MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
@@ -14,8 +14,8 @@ use quarry_sys::primitive::Ordering;
 /// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests from here on get a block of pages where there is no memory for a slab. Those below find
-/// a slab of 4 frames, or have a page waste more than half of itself.
+/// Requests from here on get a block of pages where there is no memory for a slab. Smaller ones
+/// find a slab of 4 frames, or would waste more than half of a page.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
 /// Requests of up to this many bytes are cleared without a call.
@@ -89,7 +89,7 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Takes an object from wherever there is one, after a reclaim if there is none.
+    /// Takes an object from any place that has one, after a reclaim if there is none.
     #[inline]
     pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
         let object = self.alloc_of_cache(cache);
@@ -103,7 +103,7 @@ impl<C: StackConfig> Stack<C> {
         self.after_reclaim(frames, || self.alloc_of_cache(cache))
     }
 
-    /// Takes an object from wherever there is one, without a reclaim.
+    /// Takes an object from any place that has one, without a reclaim.
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
         let inner = self.inner();
@@ -119,7 +119,7 @@ impl<C: StackConfig> Stack<C> {
             .or_else(|| self.alloc_block_of_class(size))
     }
 
-    /// A block of pages for a request of a class that there is no memory for: a slab of its objects
+    /// A block of pages for a request of a class whose slab finds no memory: a slab of its objects
     /// takes up to 32 frames, the block only those of the request. (SLUB takes a slab of the
     /// smallest order that holds an object then, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
     #[cold]
@@ -168,13 +168,13 @@ impl<C: StackConfig> Stack<C> {
         self.alloc_unseen(request)
     }
 
-    /// A request that the instruments see.
+    /// Serves a request that the instruments see.
     #[cold]
     fn alloc_watched(&self, request: Request) -> Option<Object> {
         self.watch.alloc(self, request, || self.alloc_unseen(request))
     }
 
-    /// A request as it is served without instruments.
+    /// Serves a request as if there were no instruments.
     pub fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_slow(request.size);
@@ -187,8 +187,8 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Allocates by whatever serves the request, and returns the offset from which on all bytes are
-    /// known to be zero.
+    /// Allocates by the part that serves such a request, and returns the offset from which on all
+    /// bytes are known to be zero.
     fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -327,24 +327,24 @@ impl<C: StackConfig> Stack<C> {
         unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
     }
 
-    /// Frees an allocation; reports a pointer that is none and aborts.
+    /// Frees an allocation; reports a pointer that is not one, and aborts.
     ///
     /// # Safety
-    /// As [`free_fast`](Self::free_fast).
+    /// Same as for [`free_fast`](Self::free_fast).
     pub(super) unsafe fn free_slow(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         if unsafe { self.watch.free(self, Entry::Free, object) } {
             return;
         }
         self.watch.tick(self);
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is passed on.
         unsafe { self.free_unseen(object) };
     }
 
-    /// [`free_slow`](Self::free_slow) of what the checks do not know.
+    /// `free_slow` of an allocation that the checks do not know.
     ///
     /// # Safety
-    /// As [`free_fast`](Self::free_fast).
+    /// Same as for `free_fast`.
     pub unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
             // SAFETY: an object of this cache starts there, and is given up (caller's promise).
@@ -371,7 +371,7 @@ impl<C: StackConfig> Stack<C> {
         self.large.blocks.note_freed();
     }
 
-    /// Frees an allocation; reports a pointer that is none and aborts. O(1) for most objects.
+    /// Frees an allocation; reports a pointer that is not one, and aborts. O(1) for most objects.
     ///
     /// # Safety
     /// The user of the allocation has given it up.
@@ -396,7 +396,7 @@ impl<C: StackConfig> Stack<C> {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
-            // What starts where a link lies is known to the policy alone.
+            // Only the policy knows what starts where a link lies.
             if has_link || !self.fast.geometry[id.index()].is_object(offset) {
                 self.misuse(entry, address, Misuse::InsideObject(id));
             }

@@ -5,12 +5,11 @@
 //! it grows by at most an eighth gets a quarter more than its old bytes: a block that grows by
 //! small steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are
 //! copied in all. The price: such a block of `old` bytes that was asked to be `size > old` has at
-//! most
-//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, as that of a container
-//! that doubles, gets what it asks for.
+//! most `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like that of a
+//! container that doubles, gets what it asks for.
 //!
-//! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
-//! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
+//! Blocks of pages grow into the free frames after them. One that has to move because it grows is
+//! put, if possible, where as many free frames as it takes follow it; these stay free.
 
 use super::call::{Entry, MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
@@ -22,18 +21,18 @@ use crate::slab::{CacheId, Glance};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// Bytes to take for an allocation of `old` bytes that moves because it shall have `size`; see the
+/// Bytes to take for an allocation of `old` bytes that moves because it should have `size`; see the
 /// module.
 pub fn with_headroom(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size - old <= old / 8;
     if !grows_by_little || size > LARGEST_BLOCK {
         return size;
     }
-    // Within what the same mechanism serves.
+    // Within the sizes that the same part of the heap serves.
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Returns whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at
+/// Returns whether an object of `old` bytes stays for `size` bytes: it holds as many, and wastes at
 /// most half.
 #[inline(always)]
 fn stays(old: usize, size: usize) -> bool {
@@ -47,16 +46,16 @@ fn block_stays(held: u32, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` says
-    /// that it must be asked. O(1), no lock. Any address may be given, also null.
+    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` means that
+    /// it has to be called. O(1), no lock. Any address may be given, also null.
     #[inline(always)]
     pub(super) fn usable_fast(&self, address: *mut u8) -> Option<usize> {
         let (kind, ..) = self.object_fast(address)?;
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
-    /// moment ago.
+    /// Same as [`usable_fast`](Self::usable_fast), but also refuses an object that seems to have
+    /// been freed a moment ago.
     #[inline(always)]
     pub(super) fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object_fast(object.as_ptr())?;
@@ -94,18 +93,18 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether `address` is an object of a slab that a request of `size` bytes can have
-    /// got: the fast path of [`demand_size`](Self::demand_size). As
-    /// [`usable_fast`](Self::usable_fast).
+    /// got: the fast path of [`demand_size`](Self::demand_size). O(1), no lock. Any address may be
+    /// given, also null.
     #[inline(always)]
     pub(super) fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
         self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
     }
 
-    /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
-    /// two, gets, and has not been resized since. Another size is only counted, unless
-    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is none
-    /// and aborts.
+    /// Demands that a request of `size` bytes at a multiple of `align`, a power of two, gets such
+    /// an `object`, and that it has not been resized since. Another size is only counted, unless
+    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is not an
+    /// allocation, and aborts.
     pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if self.watch.demand(self, entry, object, size, align) {
             return;
@@ -126,8 +125,8 @@ impl<C: StackConfig> Stack<C> {
             }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
             (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {
-                // The C++ library rounds what it asks for up to the alignment, and makes a byte of
-                // nothing.
+                // The C++ library rounds what it asks for up to the alignment, and asks for a byte
+                // instead of nothing.
                 let rounded =
                     size.max(1).checked_next_multiple_of(align.max(1)).and_then(frames_of);
                 let held = (self.bytes_of(owner) >> FRAME_SHIFT) as u32;
@@ -141,7 +140,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Demands that `object` has `size` bytes, whatever it was asked for first. As
+    /// Demands that `object` has `size` bytes, with any size requested first; otherwise same as
     /// [`demand_size`](Self::demand_size).
     pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         if self.watch.demand(self, entry, object, size, 1) {
@@ -162,35 +161,37 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Counts a wrong size; false means to report it. What is freed follows from the address alone,
-    /// and programs that run on every other allocator delete objects through a base class without a
-    /// virtual destructor. So a wrong size is an error only where the program is searched for some.
+    /// Counts a wrong size; returns false to have it reported. The address alone decides what is
+    /// freed, and programs that run on every other allocator delete objects through a base class
+    /// without a virtual destructor. So a wrong size is an error only while the checks search for
+    /// errors.
     pub fn forgives_wrong_size(&self) -> bool {
         self.wrong_sizes.fetch_add(1, Ordering::Relaxed);
         !self.watch.have_records()
     }
 
     /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
-    /// fast path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
+    /// fast path of [`realloc`](Self::realloc). O(1), no lock. Any address may be given, also null.
     #[inline(always)]
     pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
     }
 
-    /// Returns whether `address` is a block of pages that can have `size` bytes where it is, with
-    /// nothing to be done: where a block grows by steps smaller than a page, this is what most of
-    /// them find. As [`usable_fast`](Self::usable_fast).
+    /// Returns whether `address` is a block of pages that can have `size` bytes unchanged: where a
+    /// block grows by steps smaller than a page, most steps find this. O(1), no lock. Any address
+    /// may be given, also null.
     #[inline]
     pub(super) fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
         let block = self.block_fast(address).filter(|_| !self.is_watched());
         block.is_some_and(|(_, held)| block_stays(held, size))
     }
 
-    /// Moves what an object holds to another one of `size` bytes or somewhat more, by fast paths
-    /// alone, and hands the old object to `free`. `None`, and nothing done, where they refuse.
+    /// Moves the contents of an object to another one of `size` bytes or somewhat more, by fast
+    /// paths alone, and hands the old object to `free`. Returns `None`, and does nothing, where
+    /// they refuse.
     ///
     /// # Safety
-    /// `object` is used by the caller alone, and no more where this succeeds; `free` frees it.
+    /// Only the caller uses `object`, and not after success; `free` frees it.
     #[inline]
     pub(super) unsafe fn move_fast(
         &self,
@@ -206,13 +207,13 @@ impl<C: StackConfig> Stack<C> {
         Some(new)
     }
 
-    /// Changes the size of an allocation, which may be just a number of bytes: in place where it
-    /// can, else by moving; the contents up to the smaller size stay. An allocation that was
-    /// requested at an alignment must be resized with the same one. Bytes that come on top are not
-    /// cleared. `None` where there is no memory for a larger one, and then nothing has changed.
+    /// Changes the size of an allocation, which may be just a number of bytes: in place where
+    /// possible, else by moving; the contents up to the smaller size stay. An allocation that was
+    /// requested at an alignment must be resized with the same one. Additional bytes are not
+    /// cleared. `None` where there is no memory for a larger one; the allocation is unchanged then.
     ///
     /// # Safety
-    /// `object` is used by the caller alone, and no more where this succeeds.
+    /// Only the caller uses `object`, and not after success.
     pub unsafe fn realloc(&self, object: Object, request: impl Into<Request>) -> Option<Object> {
         let Request { size, align, .. } = request.into();
         if align <= MIN_ALIGN && self.stays_fast(object.as_ptr(), size) {
@@ -229,11 +230,11 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two,
-    /// which the result is too.
+    /// Same as [`realloc`](Self::realloc), for an allocation at a multiple of `align`, a power of
+    /// two, which the result keeps.
     ///
     /// # Safety
-    /// As [`realloc`](Self::realloc).
+    /// Same as for [`realloc`](Self::realloc).
     pub(super) unsafe fn realloc_aligned(
         &self,
         object: Object,
@@ -250,7 +251,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // All but samples has records then, also what a sample becomes: a sample moves.
+        // Then all but samples have records, and so has what a sample becomes: a sample moves.
         let have_records = self.watch.have_records();
         // A mapping that moves by page tables moves to a pageblock.
         if !have_records
@@ -295,7 +296,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Makes a mapping one of `size` bytes, where it is or elsewhere.
+    /// Makes a mapping one of `size` bytes, in place or elsewhere.
     #[inline(never)]
     fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
         let inner = self.inner();
@@ -313,7 +314,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Makes a block as large as `size` asks for, or leaves it as it is where it wastes at most a
-    /// quarter; false where what lies behind it is not free.
+    /// quarter; false where the frames after it are not free.
     #[inline(never)]
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
@@ -332,7 +333,7 @@ impl<C: StackConfig> Stack<C> {
         true
     }
 
-    /// A block of pages, or a sample, has `frames` frames from now on.
+    /// Notes that a block of pages, or a sample, has `frames` frames from now on.
     fn note_resized(&self, pfn: Pfn, frames: u32, size: usize) {
         self.watch.forget(self, pfn);
         self.frames().set_link(pfn, frames);
@@ -340,8 +341,8 @@ impl<C: StackConfig> Stack<C> {
         self.large.blocks.note_resized();
     }
 
-    /// An allocation of `size` bytes or somewhat more for what had `old` ones; a block that grows
-    /// is put where it can go on.
+    /// An allocation of `size` bytes or somewhat more, in place of one of `old` bytes; a block that
+    /// grows is put where it can go on growing.
     #[inline(never)]
     fn alloc_to_grow(&self, old: usize, size: usize, align: usize) -> Option<Object> {
         let roomy = with_headroom(old, size);
@@ -356,7 +357,7 @@ impl<C: StackConfig> Stack<C> {
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
-    /// A block with as much free memory behind it.
+    /// A block with as much free memory after it.
     #[inline(never)]
     fn alloc_with_room(&self, size: usize) -> Option<Object> {
         let (slot, frames) = (self.fast.percpu.current(), frames_of(size)?);

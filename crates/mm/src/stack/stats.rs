@@ -11,8 +11,8 @@ use quarry_sys::primitive::Ordering::Relaxed;
 
 /// A snapshot; its parts are read one after the other, and exact while no other thread is at work.
 ///
-/// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; what callers
-/// hold is `used_bytes + mapped_bytes`.
+/// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; callers hold
+/// `used_bytes + mapped_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     /// Address space of zones and mappings.
@@ -23,21 +23,21 @@ pub struct HeapUse {
     pub mapped_bytes: usize,
     /// Live mappings.
     pub mappings: usize,
-    /// Objects, blocks and cached pages in use, in bytes; mappings are not among them.
+    /// Bytes of objects, blocks and cached pages in use; mappings do not count.
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
     /// All memory that is not in use: free objects and the rest of slabs, pages on the lists of
     /// CPUs, free memory of the zones, cached mappings.
     pub free_bytes: usize,
-    /// Of the free objects, those in the slots of CPUs and in barns.
+    /// Free objects in the slots of CPUs and in barns.
     pub parked_objects: usize,
-    /// Bytes of those.
+    /// Bytes of the parked objects.
     pub parked_bytes: usize,
 }
 
-/// Where the memory of a heap is, in bytes; its parts are read one after the other. Their sum
-/// without `free_zero` and `withheld` is what may be resident, beside Quarry's own tables.
+/// The uses of a heap's memory, in bytes; the parts are read one after the other. Their sum without
+/// `free_zero` and `withheld` is what may be resident, beside Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects of slabs that are in use.
@@ -64,7 +64,7 @@ pub struct MemoryHeld {
     pub free_zero: usize,
     /// Mappings in use, as far as they are charged to the budget.
     pub mappings: usize,
-    /// Cached mappings, likewise.
+    /// Cached mappings, as far as they are charged to the budget.
     pub mappings_cached: usize,
 }
 
@@ -77,16 +77,16 @@ pub struct SlotUse {
     pub room_bytes: usize,
     /// Bytes of objects in them.
     pub held_bytes: usize,
-    /// Barriers that it took to empty them from other CPUs.
+    /// Barriers needed to empty them from other CPUs.
     pub barriers: u64,
 }
 
 /// A snapshot; its parts are read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
-    /// How much memory is in use and free.
+    /// Memory in use and free.
     pub heap: HeapUse,
-    /// Where the memory is.
+    /// The uses of the memory.
     pub memory: MemoryHeld,
     /// Blocks of pages that were requested: above the largest object, up to 1 MiB.
     pub blocks: LargeStats,
@@ -110,7 +110,7 @@ impl StackStats {
         self.metadata[kind as usize]
     }
 
-    /// Adds what a cache has; returns the bytes of its slabs.
+    /// Adds the counts of a cache; returns the bytes of its slabs.
     fn add_cache(&mut self, cache: &Cache, stats: &SlabStats) -> usize {
         let bytes = |objects: u64| objects as usize * cache.stride();
         let empty = stats.total_slabs.saturating_sub(stats.active_slabs);
@@ -136,7 +136,8 @@ impl<C: StackConfig> Stack<C> {
         self.stats_by_cache(&mut |_, _| {})
     }
 
-    /// The same; `each` sees every cache and its counts, which are part of the sums.
+    /// Same as [`stats`](Self::stats); `each` sees every cache and its counts, which the sums
+    /// include.
     #[inline(never)]
     pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
         let inner = self.inner();
@@ -163,7 +164,7 @@ impl<C: StackConfig> Stack<C> {
         stats
     }
 
-    /// The counts of blocks, those included that never took a slow path.
+    /// The counts of blocks, including those that never took a slow path.
     fn block_stats(&self) -> LargeStats {
         let (counted, (taken, put)) =
             (self.large.blocks.stats(), self.pages().extents_passed_outside());
@@ -184,7 +185,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Adds what lies outside of slabs, which take `slabs` bytes.
+    /// Adds the memory outside of slabs, which take `slabs` bytes.
     fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
         let inner = self.inner();
         let zones = inner.pages.zones();

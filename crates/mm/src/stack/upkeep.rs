@@ -1,7 +1,7 @@
 //! The work of a background thread for a stack, and its questions.
 //!
-//! This is the face for a library that looks after a stack, as `libquarry.so` does; users call
-//! [`Stack::trim`] and [`Stack::reclaim`].
+//! Upkeep is the interface for a library that looks after a stack, as `libquarry.so` does; users
+//! call [`Stack::trim`] and [`Stack::reclaim`].
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
@@ -56,8 +56,9 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.look(state)
     }
 
-    /// As [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory that is
-    /// needed again soon after it went back is kept longer the next time, for up to eight delays.
+    /// Same as [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory
+    /// that is needed again soon after it went back is kept longer the next time, for up to eight
+    /// delays.
     pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
         self.0.look_at(state, now_ns, delay_ns)
     }
@@ -68,8 +69,8 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.purge_due(state)
     }
 
-    /// A step through the sparse slabs that the last look found at rest: gives pages back on which
-    /// no object in use lies. Returns the bytes, `None` where nothing is due any more.
+    /// A step through the sparse slabs that the last look found at rest: gives back pages without
+    /// an object in use. Returns the bytes, `None` where nothing is due any more.
     pub fn purge_sparse(self, state: &mut ReclaimState) -> Option<usize> {
         self.0.purge_sparse(state)
     }
@@ -96,14 +97,14 @@ impl<C: StackConfig> Upkeep<'_, C> {
         C::Cache::note_refusal(self.0, frames);
     }
 
-    /// In the child of a fork: what other threads were about to do with callbacks ends.
+    /// In the child of a fork: ends what other threads were about to do with callbacks.
     pub fn adopt_in_child(self) {
         self.0.pages().zones().budget().adopt_in_child();
         self.0.cache.adopt_in_child();
     }
 
-    /// Visits every lock of the stack. A library calls `adopt_in_child` of each in the child of a
-    /// fork: what other threads held for one step of a fast path is let go there. O(caches +
+    /// Visits every lock of the stack. In the child of a fork, a library calls `adopt_in_child` of
+    /// each: that lets go of what other threads held for one step of a fast path. O(caches +
     /// slots).
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
         self.0.visit_locks(visit);

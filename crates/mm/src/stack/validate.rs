@@ -26,7 +26,7 @@ struct Census {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Checks every invariant; no other thread uses the stack meanwhile. O(frames taken).
+    /// Checks every invariant; no other thread may use the stack during the check. O(frames taken).
     ///
     /// # Errors
     /// The first equation that does not hold.

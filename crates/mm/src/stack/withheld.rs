@@ -1,11 +1,11 @@
 //! Large blocks that were freed a moment ago, kept out of the program's reach.
 //!
-//! A program that reads or writes memory that it has freed finds whatever is there now, and mostly
-//! goes on. So the first block freed in a while becomes inaccessible, and goes to the page
-//! allocator only when the next such block takes its place: stale pointers to it fault meanwhile.
-//! That is up to three system calls for one of the blocks freed within 100 ms, and one to get it
-//! back; a program that frees large blocks all the time keeps its speed, and one that rarely does
-//! finds its errors. Checks withhold more blocks, in a ring of their own.
+//! A program that reads or writes memory that it has freed finds what is there now, and mostly goes
+//! on. So the first block freed in a while becomes inaccessible, and goes to the page allocator
+//! only when the next such block takes its place: stale pointers to it fault until then. That is up
+//! to three system calls for one of the blocks freed within 100 ms, and one to get it back; a
+//! program that frees large blocks all the time keeps its speed, and one that rarely does finds its
+//! errors. Checks withhold more blocks, in a ring of their own.
 //!
 //! A withheld block has no pages in memory, but counts as used. A request that finds nothing else
 //! gets it.
@@ -15,7 +15,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A block, and what its ring remembers of it.
+/// A block, and the data that its ring keeps about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<T> {
     /// Its first frame.
@@ -37,7 +37,7 @@ pub struct Ring<T, const MOST: usize> {
 }
 
 impl<T: Copy, const MOST: usize> Ring<T, MOST> {
-    /// An empty ring, whose entries remember `nothing`.
+    /// An empty ring, whose entries hold `nothing`.
     pub const fn new(nothing: T) -> Self {
         Self {
             blocks: [Block { pfn: Pfn(0), frames: 0, about: nothing }; MOST],
@@ -70,7 +70,7 @@ impl<T: Copy, const MOST: usize> Ring<T, MOST> {
         self.blocks.iter().find(|block| (block.pfn.0..block.pfn.0 + block.frames).contains(&pfn.0))
     }
 
-    /// Frames of all of them.
+    /// Frames of all blocks.
     pub fn frames(&self) -> u64 {
         self.frames
     }
@@ -81,12 +81,12 @@ pub(super) type OneBlock = Ring<(), 1>;
 
 /// At most one block.
 pub(super) struct Withheld {
-    /// When the last one was withheld, or the system refused that. A lost update withholds one
-    /// more.
+    /// The time when the last block was withheld, or the system refused that. A lost update
+    /// withholds one more block.
     pub(super) since_ns: AtomicU64,
     /// Frames of it, readable without the lock.
     frames: AtomicU32,
-    /// The system has refused to make it accessible.
+    /// True if the system has refused to make it accessible.
     pub(super) is_stuck: AtomicBool,
     pub(super) ring: CountedLock<OneBlock>,
 }

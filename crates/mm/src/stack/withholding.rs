@@ -1,4 +1,4 @@
-//! How a freed block is taken out of the program's reach, and how it comes back (see `withheld`).
+//! Takes a freed block out of the program's reach, and brings it back (see `withheld`).
 
 use super::instance::{Stack, StackConfig};
 use super::withheld::Block;
@@ -9,11 +9,11 @@ use quarry_sys::os::{Os, OsError};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes
-/// one of its own at first (`M_MMAP_THRESHOLD`).
+/// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes a
+/// call of its own at first (`M_MMAP_THRESHOLD`).
 pub const LEAST_FRAMES: u32 = 32;
-/// From one block to the next: 100 ms. The calls take some 10 us, and the pages that are touched
-/// again up to 60 us.
+/// Time from one block to the next: 100 ms. The calls take some 10 us, and the pages that are
+/// touched again up to 60 us.
 const INTERVAL_NS: u64 = 100_000_000;
 
 impl<C: StackConfig> Stack<C> {
@@ -26,7 +26,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether a block of so many frames would be withheld now if it were freed. O(1).
+    /// Returns whether a block of `frames` frames would be withheld now if it were freed. O(1).
     #[inline]
     pub(super) fn may_withhold(&self, frames: u32) -> bool {
         frames >= LEAST_FRAMES

@@ -24,7 +24,7 @@ pub struct AllocFlags {
     pub high_atomic: bool,
 }
 
-/// Where a block goes when it leaves the free lists.
+/// The destination of a block that leaves the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Handed out.

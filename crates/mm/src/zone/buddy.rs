@@ -16,10 +16,10 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes up to `most` blocks of `order`: those that the smallest block of `migratetype` that
-    /// holds one is split into, or, of order 0, single ones of one pageblock. The lowest addresses
-    /// come first. Each goes to `give`, which sets its state, with whether it is known to be zero.
-    /// Returns how many; 0 where the migratetype has none. O(orders + blocks).
+    /// Takes up to `most` blocks of `order`, lowest addresses first: the parts of the smallest
+    /// block of `migratetype` that holds one, or, for order 0, single ones of one pageblock. Passes
+    /// each to `give`, which sets its state, with whether it is known to be zero. Returns how many;
+    /// 0 where the migratetype has no block. O(orders + blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,
@@ -77,8 +77,8 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        // Below the order of a pageblock the buddies lie in the same one: it, and the zone, count
-        // once for all of them.
+        // Below the order of a pageblock, all buddies lie in the same pageblock: it, and the zone,
+        // count once for all of them.
         let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
         while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
@@ -135,4 +135,3 @@ fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     let higher = pfn.align_down(above).buddy(above);
     memory.frames().state(higher).is_buddy(above)
 }
-// x

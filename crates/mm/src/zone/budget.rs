@@ -9,9 +9,9 @@
 //! limit - used` frames are compared with them:
 //!
 //! * below `low` the background reclaims, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, once something is there that
-//!   needs one: a shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that
-//!   uses `malloc` only has all of its limit.
+//! * the frames below `min` are a reserve for tasks that reclaim, once something needs one: a
+//!   shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that uses only
+//!   `malloc` has all of its limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
 //! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + what
@@ -26,14 +26,14 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The marks take no more than this part of a limit together: a limit of a few hundred KiB would
-/// otherwise lie below its own min mark.
+/// Together the marks take no more than this part of a limit: otherwise a limit of a few hundred
+/// KiB would lie below its own min mark.
 const MOST_OF_LIMIT: u32 = 4;
 
-/// How the marks of a budget follow from its limit.
+/// The rule by which the marks of a budget follow from its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
-    /// Frames of the min mark (`vm.min_free_kbytes`); by the kernel's formula where there are none.
+    /// Frames of the min mark (`vm.min_free_kbytes`); `None` leaves it to the kernel's formula.
     pub min: Option<u32>,
     /// The gaps between the marks, in fractions of 10,000 of the limit
     /// (`vm.watermark_scale_factor`, 1 to 3,000).
@@ -41,7 +41,7 @@ pub struct MarkOptions {
 }
 
 impl Default for MarkOptions {
-    /// The kernel's own.
+    /// The kernel's defaults.
     fn default() -> Self {
         Self { min: None, scale: SCALE_FACTOR }
     }
@@ -59,7 +59,7 @@ pub struct Budget {
     min: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
-    /// The chosen min mark; all ones where the formula has it.
+    /// The chosen min mark; all ones where the formula gives it.
     chosen_min: AtomicU32,
     scale: AtomicU32,
     has_reserve: AtomicBool,
@@ -88,14 +88,14 @@ impl Budget {
         budget
     }
 
-    /// Charges `count` blocks of `frames` frames, or those of them that fit; returns how many.
+    /// Charges `count` blocks of `frames` frames, or as many of them as fit; returns how many.
     #[inline]
     pub(super) fn charge_blocks(&self, count: u32, frames: u32) -> u32 {
         if count == 1 {
             return self.charge_one(frames);
         }
         // A batch for a list of a CPU does not go below the low mark: it would wake the background
-        // for pages that nobody has asked for yet. A single block does.
+        // for pages that no program has asked for yet. A single block may.
         match self.charge_below(&self.batch_ceiling, count, frames) {
             0 if count > 0 => self.charge_one(frames),
             fit => fit,
@@ -126,7 +126,7 @@ impl Budget {
         }
     }
 
-    /// The reserve is for tasks that reclaim; one with a claim has what that holds.
+    /// Charges a task that reclaims: one with a claim takes what that holds, another the reserve.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
         match self.reclaimers.take(frames) {
@@ -143,7 +143,7 @@ impl Budget {
         }
     }
 
-    /// Takes frames out of the budget, but for those that the running task has a claim to.
+    /// Takes frames out of the budget, except those that the running task keeps for its claim.
     #[inline]
     pub(super) fn uncharge(&self, frames: u32) {
         self.release(frames - self.reclaimers.keep(frames));
@@ -169,12 +169,12 @@ impl Budget {
         self.reclaimers.held()
     }
 
-    /// In the child of a fork: nobody else reclaims.
+    /// In the child of a fork: releases the claims of the other tasks, which are the parent's.
     pub(crate) fn adopt_in_child(&self) {
         self.release(self.reclaimers.keep_only_current());
     }
 
-    /// Charges a mapping; `false` where it does not fit, and then nothing is charged.
+    /// Charges a mapping; returns `false`, and charges nothing, where it does not fit.
     #[must_use]
     pub fn charge_mapping(&self, frames: u32) -> bool {
         let fits = frames == 0 || self.charge_blocks(1, frames) == 1;
@@ -229,14 +229,14 @@ impl Budget {
         }
     }
 
-    /// Returns whether there is something that the background reclaims from, and a reserve for it.
+    /// Returns whether there is something for the background to reclaim from, and a reserve for it.
     #[inline]
     #[must_use]
     pub fn has_reserve(&self) -> bool {
         self.has_reserve.load(Relaxed)
     }
 
-    /// Computes what follows from the limit, until no other task has changed that meanwhile.
+    /// Computes what follows from the limit; repeats it if another task has changed the limit.
     fn refresh(&self) {
         loop {
             let limit = self.limit.load(SeqCst);
@@ -300,8 +300,7 @@ impl Budget {
         self.missing(mark) > 0
     }
 
-    /// Frames that are to be given back until the mark is reached; also what is in use beyond the
-    /// limit.
+    /// Frames to give back until the mark is reached, including what is in use beyond the limit.
     #[inline]
     #[must_use]
     pub fn missing(&self, mark: Mark) -> u32 {
@@ -315,7 +314,7 @@ impl Budget {
         &self.reclaimers
     }
 
-    /// Checks the invariants of the marks; no other task changes the limit meanwhile.
+    /// Checks the invariants of the marks. No other task may change the limit during the check.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -328,20 +327,20 @@ impl Budget {
     }
 }
 
-/// The frames that a request has found so far, which nobody else can take: see `reclaimers`. What
-/// it holds is released when this is dropped.
+/// The frames that a request has found so far, which no other task can take: see `reclaimers`.
+/// Releases what it holds when it is dropped.
 pub(crate) struct Claim<'a> {
     budget: &'a Budget,
     inside: InReclaim<'a>,
 }
 
 impl Claim<'_> {
-    /// Frames that it lacks.
+    /// Frames that the claim lacks.
     pub(crate) fn missing(&self) -> u32 {
         self.inside.missing()
     }
 
-    /// Takes what there is room for; returns whether that is all.
+    /// Takes what there is room for; returns whether the claim is complete.
     pub(crate) fn collect(&self) -> bool {
         self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
         self.missing() == 0
@@ -354,7 +353,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The marks of a limit: none where there is no limit.
+/// The marks of a limit: all 0 where there is no limit.
 fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
     if limit == u32::MAX {
         return Marks::default();
@@ -459,7 +458,7 @@ mod tests {
         budget.uncharge(200);
         assert!(claim.collect() && claim.missing() == 0);
         drop(claim);
-        // 50 are those that the claim has served.
+        // The claim has served 50 of them.
         assert_eq!((budget.claimed(), budget.used()), (0, used - 60 - 9 + 50 - 200));
     }
 }

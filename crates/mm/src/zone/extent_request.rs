@@ -70,8 +70,8 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Takes a kept extent, or one of a pageblock whose free blocks it gathers first, while enough
-    /// is left on the lists.
+    /// Takes a kept extent, or gathers the free blocks of a pageblock and takes one from there,
+    /// while enough is left on the lists.
     #[inline]
     fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
         let extent = self.state.extents.take(self.memory, count, align);

@@ -1,21 +1,21 @@
 //! Extents: requests of an exact number of frames, best fit among the free frames of movable
-//! pageblocks, wherever they begin.
+//! pageblocks, at any first frame.
 //!
 //! A block that is trimmed to the size of a request leaves a rest that only smaller requests can
 //! use, and two free neighbours do not merge unless they are buddies. So the frames that such
-//! requests leave or give back are not free blocks: they are bits of their pageblock, where
-//! neighbours form one extent whatever their numbers. Lists order the pageblocks with such frames
-//! by their longest extent. A request takes the shortest extent that holds it, from a pageblock
-//! whose longest extent is hardly longer.
+//! requests leave over or give back are not free blocks but bits of their pageblock, where any
+//! neighbours form one extent. Lists order the pageblocks with such frames by their longest extent.
+//! A request takes the shortest extent that holds it, from a pageblock whose longest extent is
+//! hardly longer.
 //!
-//! The lists of blocks and the bits feed each other, a pageblock at a time. A request for an extent
-//! that finds none *gathers* the free blocks of a movable pageblock. A request for a block that
-//! finds the lists below their mark *flushes* the pageblock with the longest extent. A pageblock
-//! that becomes free as a whole becomes a free block at once.
+//! The lists of blocks and the bits feed each other, a pageblock at a time. A request that finds no
+//! extent *gathers* the free blocks of a movable pageblock. A request for a block that finds the
+//! lists below their mark *flushes* the pageblock with the longest extent. A pageblock whose frames
+//! are all free becomes a free block at once.
 //!
 //! Invariants:
-//! * frames kept are free: not in the budget, of no kind; see `Pageblock` for the bits
-//! * a pageblock that keeps frames is `Movable`, and keeps fewer than all
+//! * kept frames are free: not in the budget, of no kind; see `Pageblock` for the bits
+//! * a pageblock that keeps frames is `Movable`, and does not keep all of its frames
 //! * it is on list `min(longest_extent / 8, 63)`, and bit `c` of `filled` is set iff list `c` is
 //!   not empty
 //! * `free` = sum over pageblocks of `|extents|`, `dirty` = sum of `|dirty_extents|`
@@ -26,8 +26,8 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of extents, in frames. Smaller requests are orders that the per-CPU lists keep; of
-/// larger ones, a pageblock holds only one.
+/// The sizes of extents, in frames. Smaller requests take blocks of orders that the per-CPU lists
+/// keep; of larger extents, a pageblock holds only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two lists, in frames.
 const STEP: u32 = 8;
@@ -167,7 +167,7 @@ impl Extents {
         self.set_longest(memory, index, 0);
     }
 
-    /// Takes the dirty frames of a pageblock, to be purged.
+    /// Takes the dirty frames of a pageblock, for a purge.
     pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
         let (mut extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());

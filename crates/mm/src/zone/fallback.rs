@@ -97,7 +97,7 @@ impl Locked<'_> {
         }
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.longest_extent() > 0 {
-            // The frames that it keeps as extents become blocks, and may serve without a claim.
+            // The frames that the pageblock keeps become blocks, and may serve without a claim.
             self.flush_pageblock(pfn.pageblock());
             return None;
         }

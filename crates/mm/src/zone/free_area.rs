@@ -20,7 +20,7 @@ use quarry_sys::broken::{Broken, Check};
 
 /// The blocks of one order and migratetype.
 struct Area {
-    /// The blocks; none where the order is 0.
+    /// The blocks; empty where the order is 0.
     blocks: List<Pfn>,
     /// The number of blocks, also of order 0.
     nr: u32,
@@ -148,12 +148,11 @@ impl FreeAreas {
     }
 
     /// Takes the first `frames` frames of a free block, which are less than all of it; the rest
-    /// stays, in the largest blocks that it forms. The caller sets the state of what it takes.
+    /// stays, in the largest blocks that it forms. The caller sets the state of the taken frames.
     /// O(orders). Returns whether the block is known to be zero.
     ///
-    /// Whoever takes them one by one leaves the same lists behind, if none of the orders below the
-    /// block's had a block; with the counts written for each half of each split, it took twice as
-    /// long.
+    /// Taking the frames one by one leaves the same lists, if no order below the block's had a
+    /// block; with the counts written for each half of each split, that took twice as long.
     #[inline]
     pub(super) fn take_front(
         &mut self,
@@ -169,7 +168,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The rest lies in two pageblocks, of which each counts its own.
+            // The rest lies in two pageblocks, and each counts its own frames.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));
@@ -180,7 +179,7 @@ impl FreeAreas {
         zeroed
     }
 
-    /// Takes up to `most` blocks of order 0 of the first pageblock that has any; each goes to
+    /// Takes up to `most` blocks of order 0 of the first pageblock that has any. Passes each to
     /// `give`, which sets its state, with whether it is known to be zero. Returns how many.
     /// O(blocks).
     #[inline(never)]
@@ -242,8 +241,8 @@ impl FreeAreas {
         self.less(order, of, 1);
     }
 
-    /// Takes frames of blocks that began in the pageblock of `pfn`, and are on no list any more,
-    /// out of the counts; `dirty` of them are not known to be zero.
+    /// Takes frames out of the counts: they belonged to blocks that began in the pageblock of `pfn`
+    /// and are on no list any more; `dirty` of them are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,
@@ -258,7 +257,7 @@ impl FreeAreas {
         self.dirty -= dirty;
     }
 
-    /// Moves all blocks of order 0 of a pageblock from the list of one type to that of another.
+    /// Moves all blocks of order 0 of a pageblock from the list of one type to another type's list.
     pub(super) fn move_singles(
         &mut self,
         memory: &Memory,
@@ -278,14 +277,14 @@ impl FreeAreas {
         }
     }
 
-    /// Notes that a list has so many blocks more.
+    /// Adds `blocks` to the count of a list.
     #[inline]
     fn more(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.areas[list_number(order, of)].nr += blocks;
         self.filled |= 1 << (16 * of.index() + order.index());
     }
 
-    /// Notes that a list has so many blocks less.
+    /// Subtracts `blocks` from the count of a list.
     #[inline]
     fn less(&mut self, order: Order, of: MigrateType, blocks: u32) {
         let nr = &mut self.areas[list_number(order, of)].nr;

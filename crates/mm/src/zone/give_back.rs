@@ -1,5 +1,5 @@
-//! Giving back: a zone returns pageblocks that are free as a whole to the window, where a mapping
-//! or another zone needs them, or where they have been free for a while. Growth is the reverse.
+//! Giving back: a zone returns wholly free pageblocks to the window, where a mapping or another
+//! zone needs them, or where they have been free for a while. Growth is the reverse.
 //!
 //! A pageblock that was given back is as it was before the zone took it: in no zone, all states
 //! `USED`, no frame kept as an extent, and not taken from the window.
@@ -8,15 +8,15 @@ use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag, Pfn};
 
-/// A choice among the pageblocks that are free as a whole.
+/// A choice among the wholly free pageblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     /// All of them, and those that become so when the extents are flushed.
     Any,
     /// The ones that may hold data.
     Dirty,
-    /// The ones that are known to be zero, while all that are free as a whole have more than this
-    /// many frames.
+    /// Those that are known to be zero, as long as all wholly free ones have more than this many
+    /// frames.
     CleanBeyond(u32),
 }
 
@@ -28,7 +28,8 @@ impl ZoneRef<'_> {
         if !self.grows() {
             return given;
         }
-        // A request that looks for the last time waits for the blocks that are off the lists now.
+        // A request takes this lock for its last look, and so waits for blocks that are off the
+        // lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free partly as extents, partly as blocks.

@@ -1,9 +1,9 @@
 //! Groups: parts of a program that have limits of their own within the budget (the kernel's memory
 //! control groups, in one process).
 //!
-//! What a group holds is charged to it when it comes, and taken out when it goes; today these are
-//! the pages of the file mappings that belong to it. Group 0 is the root: everything that belongs
-//! to no other group. It has no limit but the budget's, and counts nothing.
+//! Frames are charged to a group when they come, and uncharged when they go; today these are the
+//! pages of its file mappings. Group 0 is the root: everything that belongs to no other group. Its
+//! only limit is the budget's, and it counts nothing.
 //!
 //! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
 //! is gone has no members, and nothing charged.
@@ -13,11 +13,11 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Groups that there can be, the root included: as many as a descriptor of a page can name.
+/// The most groups, the root included: as many as a descriptor of a page can name.
 const MOST_GROUPS: usize = 256;
-/// Of `members`: the group exists.
+/// A bit of `members`: the group exists.
 const EXISTS: u32 = 1 << 31;
-/// Of `members`: the group is gone, and its place is not free yet.
+/// A bit of `members`: the group is gone, and its place is not free yet.
 const GOING: u32 = 1 << 30;
 
 /// The number of a group.
@@ -25,18 +25,18 @@ const GOING: u32 = 1 << 30;
 pub struct GroupId(pub u8);
 
 impl GroupId {
-    /// The group of whatever belongs to no other.
+    /// The group of everything that belongs to no other.
     pub const ROOT: Self = Self(0);
 }
 
 /// The limits of a group, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// As long as the group has no more, nothing of it is reclaimed for others (`memory.min`).
+    /// Up to this number, nothing of the group is reclaimed for others (`memory.min`).
     pub min: u32,
-    /// Beyond it the background reclaims from the group (`memory.high`).
+    /// Beyond it, the background reclaims from the group (`memory.high`).
     pub high: u32,
-    /// Beyond it requests fail (`memory.max`).
+    /// Beyond it, requests fail (`memory.max`).
     pub max: u32,
     /// Most frames of pages that may be pinned at a time; a page that is pinned twice counts twice.
     /// Pins are counted for mappings that were made while the group had such a limit.
@@ -55,7 +55,7 @@ impl Default for GroupLimits {
 pub struct Group {
     used: AtomicU32,
     pinned: AtomicU32,
-    /// How many file mappings belong to it, and [`EXISTS`] or [`GOING`].
+    /// Number of file mappings in the group, and [`EXISTS`] or [`GOING`].
     members: AtomicU32,
     min: AtomicU32,
     /// The complements of three limits, so that zero bytes are a group without limits.
@@ -64,7 +64,7 @@ pub struct Group {
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
-    /// Where the last scan of the group has ended: the number of a mapping, and an index.
+    /// The end of the last scan of the group: the number of a mapping, and an index.
     hand_mapping: AtomicU32,
     hand_index: AtomicU64,
 }
@@ -168,19 +168,19 @@ impl Group {
         self.pinned.fetch_add(frames, Relaxed);
     }
 
-    /// Counts a pin that is gone.
+    /// Counts the end of a pin.
     pub fn unpin(&self, frames: u32) {
         let before = self.pinned.fetch_sub(frames, Relaxed);
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
-    /// Where the last scan of the group has ended: a hint. A mapping's number and an index.
+    /// The end of the last scan of the group, a hint: a mapping's number and an index.
     #[must_use]
     pub fn hand(&self) -> (u32, u64) {
         (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
     }
 
-    /// Notes where a scan has ended.
+    /// Notes the end of a scan.
     pub fn set_hand(&self, mapping: u32, index: u64) {
         self.hand_mapping.store(mapping, Relaxed);
         self.hand_index.store(index, Relaxed);
@@ -191,16 +191,16 @@ impl Group {
     }
 }
 
-/// Adds to a count that must not exceed `most`; returns whether it did.
+/// Adds to a count unless the sum exceeds `most`; returns whether it has added.
 fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
     count
         .fetch_update(AcqRel, Relaxed, |now| now.checked_add(frames).filter(|sum| *sum <= most))
         .is_ok()
 }
 
-/// All groups. All zero bytes as long as there are none.
+/// All groups. All zero bytes as long as the root is alone.
 pub struct Groups {
-    /// A group has been charged beyond its high limit.
+    /// True once a group has been charged beyond its high limit.
     is_above: AtomicBool,
     all: [Group; MOST_GROUPS],
 }
@@ -238,15 +238,15 @@ impl Groups {
     /// Removes a group that has no members, and nothing charged; returns whether it is gone.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // Pages that were pinned when their mapping went are charged until their last pin goes.
-        // A member that comes at this moment finds no group.
+        // Pages that were pinned when their mapping went stay charged until their last pin goes. A
+        // member that joins at this moment finds no group.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // The next one in this place keeps the limits that it is given.
+            // The next group in this place keeps the limits that it is given.
             group.members.store(0, Release);
         }
         is_gone
@@ -263,14 +263,14 @@ impl Groups {
                 .is_ok()
     }
 
-    /// Takes a member away, which has nothing charged any more.
+    /// Removes a member that has nothing charged any more.
     pub fn leave(&self, id: GroupId) {
         if id != GroupId::ROOT {
             self.at(id).members.fetch_sub(1, AcqRel);
         }
     }
 
-    /// Charges frames; `false` where they do not fit, and then nothing is charged. O(1).
+    /// Charges frames; returns `false`, and charges nothing, where they do not fit. O(1).
     #[inline]
     #[must_use]
     pub fn charge(&self, id: GroupId, frames: u32) -> bool {
@@ -284,7 +284,7 @@ impl Groups {
         }
     }
 
-    /// Takes frames out of the account of a group. O(1).
+    /// Uncharges frames of a group. O(1).
     #[inline]
     pub fn uncharge(&self, id: GroupId, frames: u32) {
         if id != GroupId::ROOT {
@@ -293,8 +293,8 @@ impl Groups {
         }
     }
 
-    /// Returns whether the background has to reclaim from a group. O(1) where there is no group
-    /// with a high limit that was reached.
+    /// Returns whether the background has to reclaim from a group. O(1) as long as no group has
+    /// been charged beyond its high limit.
     #[inline]
     #[must_use]
     pub fn is_any_above_high(&self) -> bool {

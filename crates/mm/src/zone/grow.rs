@@ -8,7 +8,7 @@ use crate::frame::PAGEBLOCK_FRAMES;
 /// The cost that an attempt to grow may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// The reserve is there to fall back to: a step that was refused is not tried again.
+    /// The request can still use the reserve: a step that was refused is not tried again.
     Low,
     /// The request fails otherwise.
     Last,

@@ -1,15 +1,16 @@
 //! Huge pages for slabs, where the program touches what it is given.
 //!
 //! A huge page is in memory as a whole from its first touch on. So now and then a zone leaves a
-//! pageblock to plain faults, as a *sample*. A while later it looks which slabs have taken the
+//! pageblock to plain faults, as a *sample*. A while later it checks which slabs have taken the
 //! sample, and how many of its frames belong to slabs that are touched whole (the slab layer knows
-//! which). The zone asks for huge pages as long as the last sample was dense, and they cost hardly
-//! more than small ones do (see `Prices`).
+//! which). The zone asks for huge pages as long as the last sample was dense, and huge pages cost
+//! hardly more than small ones (see `Prices`).
 //!
 //! The zone counts the pageblocks that are claimed as a whole, in the order of the claims.
 //!
-//! Cached pages need no samples: whoever takes one fills it. They lie in movable pageblocks, which
-//! nobody claims, so the page cache says by itself that it is about to fill one.
+//! Cached pages need no samples: the page cache fills each one that it takes. They lie in movable
+//! pageblocks, which slabs do not claim, so the page cache itself announces that it is about to
+//! fill one.
 
 use super::block::Block;
 use crate::frame::{
@@ -51,7 +52,7 @@ impl HugePages {
         Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Chooses how the pageblocks of a free block come in that slabs are about to fill from its
+    /// Chooses how the pageblocks of a free block come in; slabs are about to fill it from its
     /// start. The zone has `managed` frames; kinds in `touched_whole` are touched whole.
     pub(super) fn claimed(
         &mut self,
@@ -77,8 +78,8 @@ impl HugePages {
         }
     }
 
-    /// Lets the pageblock of a frame come in as a huge page, where hardly anybody has a frame of
-    /// it.
+    /// Lets the pageblock of a frame come in as a huge page, where hardly any of its frames has an
+    /// owner.
     pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
         let first = pfn.pageblock().first();
         if self.is_on && is_fresh(memory, first) {
@@ -111,19 +112,19 @@ impl HugePages {
     }
 }
 
-/// Frames of a movable pageblock that anybody may have where it still becomes a huge page: about as
+/// Frames of a movable pageblock that may have owners for it to become a huge page still: about as
 /// many as the page cache has taken before it asks.
 const OWNED_FRAMES: usize = 64;
 
 /// Returns whether the page cache asks for a huge page with this frame: with one of 64, because an
-/// answer takes a look at each frame of its pageblock.
+/// answer looks at each frame of its pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
         && matches!(memory.pageblocks().of(pfn).faults(), Faults::Plain | Faults::Small)
 }
 
-/// Returns whether hardly any frame of a pageblock belongs to anybody. O(512).
+/// Returns whether hardly any frame of a pageblock has an owner. O(512).
 fn is_fresh(memory: &Memory, first: Pfn) -> bool {
     let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
     frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
@@ -135,8 +136,8 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 const MOST_SMALL: u32 = 16 * 1024;
 
 /// Tells the OS that a part of a pageblock goes back to it. khugepaged would make the rest a huge
-/// page again, and fill the hole: it takes up to 511 absent pages for granted (`max_ptes_none`, its
-/// default from Linux 2.6.38 to 6.18).
+/// page again, and fill the hole: it accepts up to 511 absent pages (`max_ptes_none`, its default
+/// from Linux 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
@@ -147,12 +148,12 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
 }
 
 /// Brings frames of one pageblock into memory in one call: all of it where it comes in as a huge
-/// page. Notes how long that takes. Where the system refuses, plain faults do the same.
+/// page. Notes the duration. Where the system refuses, plain faults do the same.
 pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
     let (faults, os) = (pageblock.faults(), memory.arena().os());
     let is_huge = faults == Faults::Huge;
-    // Where a page of the OS is larger than a block, what lies beside it comes along anyway.
+    // Where a page of the OS is larger than a block, the frames beside the block come in as well.
     let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
     let start = Pfn(first.0 / step * step);
@@ -163,8 +164,8 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // Where the system makes huge pages unasked, a call for small ones brings in more than it says,
-    // unless the pageblock was told to stay small.
+    // Where the system makes huge pages unasked, a call for small ones brings in more than was
+    // asked for, unless the pageblock was told to stay small.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
@@ -177,7 +178,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
     let before = pageblock.faults();
-    // A mapping that was told to stay small does so until it is told otherwise.
+    // A mapping that was told to stay small stays so until it is told otherwise.
     let faults = match (before, faults) {
         (Faults::Small, Faults::Plain) => Faults::Small,
         (Faults::Whole, Faults::Huge) => Faults::Whole,
@@ -189,7 +190,7 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
         let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
-        // A hint: where the OS refuses it, the pages come in as before.
+        // A hint: where the OS refuses it, the pages come in as they did.
         let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
     }
 }

@@ -12,8 +12,8 @@
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
-//! | `request`, `extent_request`, `highatomic`, `stats` | what takes one critical section |
-//! | `grow`, `give_back`, `purge`, `validate` | what takes several, or looks at every frame |
+//! | `request`, `extent_request`, `highatomic`, `stats` | work of one critical section |
+//! | `grow`, `give_back`, `purge`, `validate` | work of several, or on every frame |
 //! | `zones`, `reclaiming` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //! afterwards.
 //!
 //! A purge holds the zone's lock only to take the dirty blocks of a pageblock off the lists and to
-//! put them back; it calls the operating system in between. A request that finds no block meanwhile
-//! takes `purging` for its last look before it gives up.
+//! put them back; it calls the operating system in between. A request that finds no block takes
+//! `purging` for its last look before it gives up.
 
 use super::block::Block;
 use super::huge;
@@ -27,7 +27,7 @@ struct Isolated {
     next: Pfn,
 }
 
-/// The outcome of some calls of the operating system.
+/// The outcome of some purge calls of the operating system.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Purged {
     /// Bytes given back.
@@ -92,7 +92,7 @@ impl ZoneRef<'_> {
         purged
     }
 
-    /// Purges up to 64 blocks from `from` on, and moves `from` behind them.
+    /// Purges up to 64 blocks from `from` on, and moves `from` past them.
     fn purge_blocks(self, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
         let mut isolated = self.lock().isolate(smallest, *from);
@@ -149,7 +149,7 @@ impl Locked<'_> {
 }
 
 /// Purges frames of a pageblock that fill pages of the OS, in extents of at least `least` frames.
-/// Returns those that are zero now, too.
+/// Also returns the frames that are zero now.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,

@@ -1,16 +1,16 @@
 //! The tasks that reclaim memory at the moment (`PF_MEMALLOC`, Linux 6.x).
 //!
 //! A task that reclaims may need memory for it: a shrinker that allocates, an index that splits a
-//! node. It gets the reserve below the min mark of the budget, and never reclaims inside of its own
+//! node. It gets the reserve below the min mark of the budget, and never reclaims within its own
 //! reclaim.
 //!
-//! A request that has found nothing reclaims for itself, with a *claim*: the frames that it asks
-//! for. What it frees meanwhile stays charged and is its own until it is served, so that no other
-//! request takes it first (`capture_control`, Linux 5.1, does so for compaction). It has no right
-//! to the reserve.
+//! A request that has found no memory reclaims for itself, with a *claim*: the frames that it asks
+//! for. The frames that it frees stay charged, and stay its own until it is served, so that no
+//! other request takes them first (`capture_control`, Linux 5.1, does so for compaction). It has no
+//! right to the reserve.
 //!
-//! Invariants: a task has one place at most; `inside` = places that are taken; of a claim `held <=
-//! wanted`, and only its task changes it.
+//! Invariants: a task has one place at most; `inside` = places that are taken; each claim has `held
+//! <= wanted`, and only its task changes it.
 
 use quarry_sys::primitive::{
     AtomicU32, AtomicUsize,
@@ -59,7 +59,7 @@ impl Frames {
 }
 
 impl Reclaimers {
-    /// Nobody reclaims. All zero bytes.
+    /// No task reclaims. All zero bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Reclaimers {
         }
     }
 
-    /// Returns whether the running task reclaims. O(1); one load where nobody does.
+    /// Returns whether the running task reclaims. O(1); one load where no task does.
     #[inline]
     #[must_use]
     pub fn is_in(&self) -> bool {
@@ -94,7 +94,8 @@ impl Reclaimers {
         self.enter_for(0)
     }
 
-    /// The same for a claim of so many frames, or with the right to the reserve where that is 0.
+    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 gives the reserve
+    /// instead.
     pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;
@@ -110,7 +111,7 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// Keeps what the running task gives back of `frames` frames for its claim; returns how many.
+    /// Keeps for its claim what the running task gives back of `frames` frames; returns how many.
     #[inline]
     pub(super) fn keep(&self, frames: u32) -> u32 {
         self.claim().map_or(0, |claim| {
@@ -121,7 +122,7 @@ impl Reclaimers {
     }
 
     /// Takes up to `frames` frames out of the claim of the running task; returns how many. `None`
-    /// where it has the right to the reserve instead.
+    /// where the task has the right to the reserve instead.
     pub(super) fn take(&self, frames: u32) -> Option<u32> {
         let Some(claim) = self.claim() else { return Some(0) };
         if claim.wanted.load(Relaxed) == 0 {
@@ -137,7 +138,7 @@ impl Reclaimers {
         self.claims.iter().map(|claim| claim.held.load(Relaxed)).sum()
     }
 
-    /// In the child of a fork: the other tasks are the parent's. Returns the frames that they held.
+    /// In the child of a fork: removes the tasks of the parent. Returns the frames that they held.
     pub(super) fn keep_only_current(&self) -> u32 {
         let me = task::current();
         let (mut kept, mut held) = (0, 0);
@@ -161,17 +162,17 @@ impl InReclaim<'_> {
         &self.reclaimers.claims[self.place]
     }
 
-    /// Frames that its claim lacks.
+    /// Frames that the task's claim lacks.
     pub(super) fn missing(&self) -> u32 {
         self.claim().missing()
     }
 
-    /// Gives its claim frames, no more than it lacks.
+    /// Gives the task's claim frames, no more than it lacks.
     pub(super) fn give(&self, frames: u32) {
         self.claim().held.fetch_add(frames, Relaxed);
     }
 
-    /// Takes what its claim holds.
+    /// Takes all frames that the task's claim holds.
     pub(super) fn take_all(&self) -> u32 {
         self.claim().held.swap(0, Relaxed)
     }

@@ -1,5 +1,5 @@
 //! The time in which memory is reclaimed for a zone (`ZONE_RECLAIM_ACTIVE`, Linux 5.14): per-CPU
-//! lists keep less meanwhile, because what they hold is about to be looked for.
+//! lists keep less during it, because requests are about to look for what they hold.
 
 use super::zone::Zone;
 use super::zones::Zones;
@@ -12,8 +12,8 @@ pub struct Reclaiming<'a> {
 }
 
 impl Zones {
-    /// Notes that the budget is below its low mark, or that it has reached its high mark again:
-    /// until then each zone counts as below its high mark, and lists keep less.
+    /// Notes that the budget has fallen below its low mark, or that it has reached its high mark
+    /// again: in between, each zone counts as below its high mark, and lists keep less.
     pub fn note_short(&self, short: bool) {
         self.all().for_each(|zone| zone.set_short(short));
     }

@@ -87,14 +87,14 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Gives a block to `give`. Not inlined: what it does there, it does for a run of blocks as well.
+/// Gives a block to `give`. Not inlined: the code of `give` is inlined for runs of blocks already.
 #[inline(never)]
 fn hand_over(block: Block, give: &mut impl FnMut(Pfn, bool)) {
     give(block.pfn, block.zeroed);
 }
 
-/// Neighbouring frames of one pageblock that come back one after the other, in either direction:
-/// as larger blocks they are merged and listed less often. What comes back as one block is one.
+/// Neighbouring frames of one pageblock that come back one after the other, in either direction. As
+/// larger blocks, they take fewer merges and list operations.
 #[derive(Clone, Copy)]
 struct Run {
     first: Pfn,
@@ -109,7 +109,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a block; returns false where it is not next to the run, or not as it.
+    /// Adds a block; returns false where it does not touch the run, or is not zeroed like it.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;
@@ -131,7 +131,7 @@ impl Locked<'_> {
     fn put_run(&mut self, run: Run) {
         let Run { first, frames, zeroed } = run;
         if frames.is_power_of_two() && first.0.is_multiple_of(frames) {
-            // One block, as a rule: what is freed by itself pays for no search.
+            // Usually one block: a block that is freed by itself pays for no search.
             let order = Order::covering(frames);
             return self.put_block(Block { pfn: first, order, zeroed }, End::Head);
         }

@@ -20,8 +20,8 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// Numbers of pageblocks to ask the window for, in turn while it refuses, where `room` of them
-    /// are within the limit.
+    /// Numbers of pageblocks to ask the window for, one after the other while it refuses; `room`
+    /// pageblocks are within the limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {
@@ -41,7 +41,7 @@ impl Steps {
         self.refused_at = Some(taken);
     }
 
-    /// Returns whether the window refused last when as many pageblocks were taken as now.
+    /// Returns whether the window last refused when as many pageblocks were taken as now.
     pub(super) fn is_refused(&self, taken: usize) -> bool {
         self.refused_at == Some(taken)
     }

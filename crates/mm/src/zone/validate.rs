@@ -5,7 +5,7 @@ use super::zone::ZoneRef;
 use crate::frame::{FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::broken::{Broken, Check};
 
-/// Frames of a zone, as its pageblocks count them and as the states of frames say.
+/// Frames of a zone, as its pageblocks count them and as the states of frames show them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Census {
     /// Frames of free blocks.

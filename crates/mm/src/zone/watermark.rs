@@ -25,7 +25,7 @@ pub enum Mark {
     Min,
     /// Below it the zone grows, or reclaim starts.
     Low,
-    /// Up to it reclaim works.
+    /// Reclaim works until it is reached.
     High,
 }
 
@@ -47,8 +47,8 @@ impl Marks {
         Self::scaled(managed, total, None, SCALE_FACTOR)
     }
 
-    /// The same with another `watermark_scale_factor`, and where `min` is given, with that for all
-    /// zones together.
+    /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and with `min`, if given,
+    /// as the min mark of all zones together.
     #[must_use]
     pub(super) fn scaled(managed: u32, total: u32, min: Option<u32>, scale: u32) -> Self {
         if managed == 0 {
@@ -119,7 +119,7 @@ impl Watermarks {
         }
     }
 
-    /// Takes the boost away, once memory has been given back or none can be had.
+    /// Takes the boost away, once memory has been given back or none is available.
     pub(super) fn clear_boost(&self) {
         self.boost.store(0, Relaxed);
     }

@@ -3,7 +3,7 @@
 //! [`Locked`] is the only way to change the state of a zone. When it is dropped, once for each
 //! critical section, it publishes a copy of what other threads read without the lock: free frames
 //! and filled lists. Requests test watermarks against the copy before they take the lock, as the
-//! kernel does; so they may pass a mark by as many frames as other threads take meanwhile.
+//! kernel does; so a request may pass a mark by the frames that other threads take in between.
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and its
 //! lowest count of dirty frames is no higher than the present one.
@@ -42,7 +42,7 @@ struct Published {
     /// Frames on the free lists that are not known to be zero.
     dirty: AtomicU32,
     /// The fewest frames, on the lists and kept as extents, that were free and not known to be zero
-    /// since somebody last asked.
+    /// since the last call of [`Zone::take_lowest_dirty`].
     lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
@@ -76,7 +76,7 @@ pub struct Zone {
     /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
-    /// The budget that all zones share is below its own high mark.
+    /// True while the budget that all zones share is below its own high mark.
     is_short: AtomicBool,
     /// Reclaims that run for this zone.
     reclaims: AtomicU32,
@@ -155,8 +155,8 @@ impl Zone {
         on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
     }
 
-    /// The lowest value of [`dirty`](Self::dirty) since the last call: what was not needed in
-    /// between. Takes the lock.
+    /// The lowest value of [`dirty`](Self::dirty) since the last call: memory that no request
+    /// needed in between. Takes the lock.
     #[must_use]
     pub fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
@@ -164,7 +164,7 @@ impl Zone {
         self.published.lowest_dirty.swap(dirty, Relaxed).min(dirty)
     }
 
-    /// The pageblocks that the zone may have lie below this one.
+    /// All pageblocks of the zone lie below this one.
     pub(super) fn end(&self) -> PageblockIndex {
         PageblockIndex(self.end.load(Relaxed))
     }
@@ -180,7 +180,7 @@ impl Zone {
         self.state.lock()
     }
 
-    /// The kinds of frames that their owners touch whole, as a rule.
+    /// The kinds of frames that their owners usually touch whole.
     pub(crate) fn touched_whole(&self) -> &KindSet {
         &self.touched_whole
     }
@@ -200,7 +200,7 @@ impl Zone {
 
     /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
     /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
-    /// request's). A zone that may still grow is short of nothing, however little of it is free.
+    /// request's). A zone that may still grow is not short, even if few of its frames are free.
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -297,7 +297,7 @@ struct Levels {
 
 impl Levels {
     /// Returns whether the zone stays above `min` frames when a block of `order` leaves it, and has
-    /// one that the request may use.
+    /// a block that the request may use.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);
@@ -372,7 +372,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// As [`Zone::watermark_ok`], as of now.
+    /// Same as [`Zone::watermark_ok`], for the present state.
     pub(super) fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
         let areas = &self.state.areas;
         let levels = Levels {
@@ -389,7 +389,7 @@ impl Locked<'_> {
         self.zone.end.store(self.zone.end().max(end).0, Relaxed);
     }
 
-    /// Counts `frames` frames, off the lists, that the zone has no longer.
+    /// Counts `frames` frames, off the lists, that the zone has lost.
     pub(super) fn lose(&mut self, frames: u32) {
         self.zone.managed.store(self.zone.managed() - frames, Relaxed);
     }

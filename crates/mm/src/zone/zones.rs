@@ -133,20 +133,21 @@ impl Zones {
         (self.node_of_slot)(slot)
     }
 
-    /// How fresh memory of a frame's pageblock comes in.
+    /// The way in which fresh memory of a frame's pageblock comes in.
     #[must_use]
     pub fn faults(&self, pfn: Pfn) -> Faults {
         self.memory.pageblocks().of(pfn).faults()
     }
 
-    /// Notes whether the frames of a kind are touched whole by whoever gets them, as a rule.
+    /// Notes whether the owners of frames of a kind usually touch them whole.
     pub fn note_touched(&self, kind: Kind, whole: bool) {
         self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
     /// Lets the pageblock of a frame, which the page cache has taken and fills, come in as a huge
-    /// page, where hardly anybody else has a frame of it: the page cache fills them as well. O(1);
-    /// for one frame of 64 in a pageblock that is none, O(512) under the zone's lock.
+    /// page, where hardly any of its frames has another owner: the page cache will fill them as
+    /// well. O(1); for one frame of 64 in a pageblock that is not huge, O(512) under the zone's
+    /// lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
@@ -200,7 +201,7 @@ impl Zones {
         self.put_all(node, &mut || blocks.next());
     }
 
-    /// The same of the blocks that `next` gives; returns how many.
+    /// Same as [`put`](Self::put), for the blocks that `next` returns; returns how many.
     pub(crate) fn put_all(&self, node: NodeId, next: &mut dyn FnMut() -> Option<Block>) -> u64 {
         let (blocks, frames) = self.of(node).put(next);
         self.budget.uncharge(frames);
@@ -215,15 +216,15 @@ impl Zones {
         self.charged(count, || self.of(node).take_extent(count, align))
     }
 
-    /// As [`take_extent`](Self::take_extent), but only from a free extent of at least `2 * count`
-    /// frames; the second half stays free for growth.
+    /// Same as [`take_extent`](Self::take_extent), but only from a free extent of at least `2 *
+    /// count` frames; the second half stays free for growth.
     pub fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count));
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
-    /// kept as extents, in one critical section. So an extent grows that ends in front of them.
+    /// kept as extents, in one critical section. So an extent grows that ends at `pfn`.
     pub fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
@@ -279,12 +280,12 @@ impl Zones {
         }
         let mut steps = zone.zone.steps.lock();
         let arena = self.arena();
-        // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
+        // Another thread may have grown the zone already. A block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // It calls the system anyway.
+            // Growth calls the system anyway.
             if !own_stack::run(|| zone.grow_once(&self.budget, &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -297,9 +298,8 @@ impl Zones {
         true
     }
 
-    /// Gives back every pageblock that is free as a whole, of zones that grow on demand. Returns
-    /// the bytes. O(pageblocks given back); holds no zone's lock while it calls the operating
-    /// system.
+    /// Gives back every wholly free pageblock of zones that grow on demand. Returns the bytes.
+    /// O(pageblocks given back); holds no zone's lock while it calls the operating system.
     pub fn give_back(&self) -> usize {
         self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
     }
@@ -324,22 +324,22 @@ impl Zones {
     /// O(pageblocks + blocks); holds the zone's lock for at most 64 blocks of one pageblock.
     ///
     /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty, and the purge
-    /// goes on behind it. A purge of a bounded number of bytes ends after many refusals, and the
-    /// next one begins behind them.
+    /// goes on after it. A purge of a bounded number of bytes ends after many refusals, and the
+    /// next one begins after them.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
     }
 
     /// Gives the memory of neighbouring frames of one pageblock back to the operating system. The
-    /// caller has them, stays their owner, and has given up what they hold: they read as zero
+    /// caller owns them, remains their owner, and has given up their contents: they read as zero
     /// afterwards, or stay as they are. Returns the bytes.
     pub fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
     }
 
     /// Brings frames of one pageblock that were just handed out into memory in one call: the whole
-    /// pageblock where it comes in as a huge page. Where the system refuses, or the setup does,
-    /// plain faults do the same.
+    /// pageblock where it comes in as a huge page. Where the system or the setup refuses, plain
+    /// faults do the same.
     pub fn populate(&self, first: Pfn, frames: u32) {
         if self.populate {
             huge::populate(&self.memory, first, frames);
@@ -379,8 +379,8 @@ impl Zones {
     }
 
     /// Checks the equations of all zones: lists against counts, and counts against the states of
-    /// all frames. O(frames). Other threads may use the zones meanwhile only if none moves blocks
-    /// to or from per-CPU lists.
+    /// all frames. O(frames). Other threads may use the zones during the check only if none moves
+    /// blocks to or from per-CPU lists.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -397,8 +397,8 @@ impl Zones {
     }
 }
 
-/// The nodes by their distance from `node`. Of two that are equally far, the next higher number
-/// comes first, so that not all nodes lean on the same one.
+/// The nodes by their distance from `node`. Among equally distant ones, the next higher number
+/// comes first, so that not all nodes prefer the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;

@@ -20,7 +20,7 @@ pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
     malloc(size)
 }
 
-/// The front of `operator new`: jumps to `slow`, which does all that is to do.
+/// The entry of `operator new`: jumps to `slow`, which does all the work.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -37,7 +37,7 @@ pub(crate) use fast_malloc;
 
 pub(crate) use new_or_null as new_refused;
 
-/// The allocation behind `operator new`; null where there is no memory.
+/// The allocation of `operator new`; null if there is no memory.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     match STACK.halves().alloc_fast(size) {
         Some(object) => object.as_ptr().cast(),
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     }
 }
 
-/// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
+/// C11 7.22.3.3. A null pointer is ignored; `errno` is unchanged.
 ///
 /// # Safety
 /// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
@@ -60,13 +60,13 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     }
 }
 
-/// `operator delete` with a size under a name. A block whose size does not fit goes to `slow`.
+/// Defines `operator delete` with a size under a name. A block of another size goes to `slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
         ///
         /// # Safety
-        /// As `free`.
+        /// Same as `free`.
         pub unsafe extern "C" fn $name(pointer: *mut core::ffi::c_void, size: usize) {
             // SAFETY: the caller's promise is passed on.
             unsafe {
@@ -84,7 +84,7 @@ pub(crate) use fast_delete;
 /// `free` for callers in this library.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 pub(crate) unsafe extern "C" fn free_within(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
     unsafe { free(pointer) };

@@ -1,16 +1,16 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
 //! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_mm::stack::Halves),
-//! which `portable.rs` calls, in the same order and by the same sequences: the text of those comes
-//! from `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
+//! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
+//! `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
 //! second, because it folds no atomic load into its use and must carry a sequence's result past its
-//! end. That is a tenth of the time of a pair. Change both or neither: the tests of either path are
-//! the same.
+//! end. These are a tenth of the time of a pair. Change both or neither: both paths have the same
+//! tests.
 //!
-//! Plain loads stand here for acquire loads: on x86-64 every load is one, and the assembler does
-//! not reorder.
+//! Plain loads replace acquire loads here: on x86-64 every load is one, and the assembler does not
+//! reorder.
 //!
-//! A pair is a chain through memory: each call loads the header that the call before it stored (see
+//! A pair is a chain through memory: each call loads the header that the previous call stored (see
 //! `percpu/assembly.rs` of `quarry_sys`). The table compares forms that were tried on an Intel Xeon
 //! of family 6, model 207 (Emerald Rapids), in cycles per malloc and free: of one size; of two
 //! sizes, nested and in turn; eight of one size; one of 1,000 blocks of random sizes replaced;
@@ -26,8 +26,8 @@
 //!
 //! Such offsets for classes as well change nothing. The forms below were tried on an AMD EPYC of
 //! family 26, model 2 (Zen 5), in a loop of their own: one size; two blocks of one size; nested and
-//! in turn; eight of one size; one of eight sizes, drawn at random. Each row is the one above it
-//! and what it says; those with a dash were not kept.
+//! in turn; eight of one size; one of eight sizes, drawn at random. Each row adds its change to the
+//! row above it; rows with a dash were not kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -38,25 +38,25 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! Also not kept, beside the first row: the top loaded beside the header in `free` too (in turn
-//! 26.7), a commit by `add` to memory (28.0), the object checked within the sequence (20.6 in turn,
-//! two instructions more, and 23.4 of two sizes at random).
+//! Also not kept, compared with the first row: the top loaded beside the header in `free` too (in
+//! turn 26.7), a commit by `add` to memory (28.0), the object checked within the sequence (20.6 in
+//! turn, two instructions more, and 23.4 of two sizes at random).
 //!
-//! There the address that `free` stores the header to is what a chain of several sizes waits for:
-//! the next `malloc` loads its header only when that address is known, though it is another cell's.
-//! It comes from the pointer by way of the kind, so each cycle between these two counts, and so
-//! does each load that competes with the header's. With addresses that did not depend on the
+//! There a chain of several sizes waits for the address to which `free` stores the header: the next
+//! `malloc` loads its header only when that address is known, though it belongs to another cell.
+//! The address comes from the pointer by way of the kind, so each cycle between these two counts,
+//! and so does each load that competes with the header's. With addresses that did not depend on the
 //! pointer, two sizes in turn took 15.5 cycles. Copies of both functions, one for each size, take
 //! 11.2, but a branch that chooses one is a branch that random programs mispredict.
 //!
-//! Branches: a call that the fast path serves takes none but `ret`. Those before it are for sizes
-//! and pointers that are not served here, threads without registration, arrays that are empty or
-//! full, and double frees; the size decides addresses only. So sizes and orders that are random are
-//! not mispredicted; only where an array runs empty or full is.
+//! Branches: a call that the fast path serves takes none but `ret`. The branches before it are for
+//! sizes and pointers that are not served here, threads without registration, arrays that are empty
+//! or full, and double frees; the size decides only addresses. So random sizes and orders are not
+//! mispredicted; only the point at which an array runs empty or full is.
 //!
-//! A pair is up to a tenth slower where the word that the program writes lies at the same place of
-//! a page as one that these functions load (the thread's registration, the cell). Sizes differ by
-//! that: objects of 32 bytes lie so more often beside glibc 2.36.
+//! A pair is up to a tenth slower if the word that the program writes lies at the same place of a
+//! page as a word that these functions load (the thread's registration, the cell). Sizes differ by
+//! this: with glibc 2.36, objects of 32 bytes lie so more often.
 //!
 //! Each function has a section of its own, and begins a cache line because it ends with an
 //! alignment.
@@ -106,9 +106,9 @@ macro_rules! registration {
 }
 pub(crate) use registration;
 
-/// `malloc` under a name. In order: whether the size lies below `small_end` (0 until the stack is
-/// ready: every size is refused), its class, the offset of the class's cell in a slot; then the
-/// sequence of `Arrays::pop`.
+/// Defines `malloc` under a name. In order: a check that the size lies below `small_end` (0 until
+/// the stack is ready, so that every size is refused), its class, the offset of the class's cell in
+/// a slot; then the sequence of `Arrays::pop`.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -159,14 +159,15 @@ fast_malloc! {
 }
 
 fast_malloc! {
-    /// The allocation behind every form of `operator new`; null where there is no memory.
+    /// The allocation of every form of `operator new`; null if there is no memory.
     new_or_null, new_refused
 }
 
-/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is ready:
-/// it refuses every pointer, and null always), the kind of the frame times 16, whether an object
-/// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
-/// sequence of `Arrays::push`. A pointer to no such object goes to `$refused`.
+/// Defines `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
+/// ready, so that it refuses every pointer, and it always refuses null), the kind of the frame
+/// times 16, a check that an object starts there (`Geometry::is_object`), a check of a further
+/// argument if there is one; then the sequence of `Arrays::push`. A pointer to no such object goes
+/// to `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
@@ -230,20 +231,21 @@ macro_rules! fast_free {
 pub(crate) use fast_free;
 
 fast_free! {
-    /// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
+    /// C11 7.22.3.3. A null pointer is ignored; `errno` is unchanged.
     #[unsafe(no_mangle)]
     free;
     free_slow, []
 }
 
 fast_free! {
-    /// `free` for callers in this library, `operator delete` without a size among them.
+    /// `free` for callers in this library, including `operator delete` without a size.
     free_within;
     free_slow, []
 }
 
-/// `operator delete` with a size under a name: `free`, and a look whether a request of this size
-/// can have got an object of this class (`Halves::was_asked_fast`). Where not, it jumps to `$slow`.
+/// Defines `operator delete` with a size under a name: `free`, and a check that a request of this
+/// size can have got an object of this class (`Halves::was_asked_fast`). If not, it jumps to
+/// `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

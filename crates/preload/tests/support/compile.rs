@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::library::library;
+use super::library::full_library;
 use super::run::own_folder;
 
 /// The executable of `tests/c/SOURCE`; `.c` goes through `cc`, `.cpp` through `c++`.
@@ -13,7 +13,8 @@ pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
 }
 
-/// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the library.
+/// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the full
+/// library: for [`Run::full`](super::Run::full).
 pub(crate) fn linked_program(source: &'static str) -> PathBuf {
     once(source, |source| linked(&format!("tests/c/{source}"), &["-std=gnu11", "-D_GNU_SOURCE"]))
 }
@@ -31,7 +32,7 @@ fn linked(path: &str, options: &[&str]) -> PathBuf {
     let mut command = Command::new(compiler);
     command.args(options).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"]);
     command.arg(folder.join("include")).arg("-o").arg(&output).arg(folder.join(path));
-    run(command.arg(library().expect("the library is under test")), path);
+    run(command.arg(full_library().expect("the library is under test")), path);
     output
 }
 

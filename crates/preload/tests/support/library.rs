@@ -17,21 +17,45 @@ pub(crate) fn library() -> Option<&'static Path> {
     LIBRARY.get_or_init(find).as_deref()
 }
 
-/// The slab policy of a shared object, by its name: `libquarry.so` has the default one.
+/// The shared object that has what `quarry.h` declares, and checks: the one under test if it has
+/// them, otherwise `libquarry-full.so` beside it.
+pub(crate) fn full_library() -> Option<&'static Path> {
+    static FULL: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let own = library()?;
+        if is_full(own) {
+            return Some(own.to_owned());
+        }
+        let full = own.with_file_name("libquarry-full.so");
+        assert!(full.exists(), "{} is missing: `make build` makes it", full.display());
+        Some(full)
+    };
+    FULL.get_or_init(find).as_deref()
+}
+
+/// Returns whether a shared object has what `libquarry.so` leaves out.
+pub(crate) fn is_full(library: &Path) -> bool {
+    library.file_name().is_some_and(|name| name != "libquarry.so")
+}
+
+/// The slab policy of a shared object, by its name: `libquarry.so` and `libquarry-full.so` have the
+/// default one.
 pub(crate) fn slab_policy(library: &Path) -> &str {
     let name = library.file_name().and_then(|name| name.to_str()).expect("a file");
     let policy = name.strip_prefix("libquarry-").and_then(|name| name.strip_suffix(".so"));
-    policy.unwrap_or(SLAB_POLICIES[0].name)
+    policy.filter(|policy| *policy != "full").unwrap_or(SLAB_POLICIES[0].name)
 }
 
-/// The shared objects of all slab policies that lie beside the one under test.
+/// `libquarry-full.so`, and the shared objects of all slab policies, as far as they lie beside the
+/// one under test.
 pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
     let own = library().expect("the library is under test");
     let name = |policy: &RegisteredPolicy| match policy.name == SLAB_POLICIES[0].name {
         true => "libquarry.so".to_owned(),
         false => format!("libquarry-{}.so", policy.name),
     };
-    let all = SLAB_POLICIES.iter().map(move |policy| own.with_file_name(name(policy)));
+    let names = SLAB_POLICIES.iter().map(name).chain(["libquarry-full.so".to_owned()]);
+    let all = names.map(move |name| own.with_file_name(name));
     all.filter(|file| file.exists())
 }
 
@@ -48,23 +72,17 @@ fn find() -> Option<PathBuf> {
     }
 }
 
-/// Builds the release shared object into the target directory that these tests were built in.
+/// Builds the release shared objects into the target directory that these tests were built in.
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "quarry-preload", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .expect("cargo runs");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut make = Command::new("make");
+    let make = make.arg("stripped-libraries").env("CARGO_TARGET_DIR", target).current_dir(root);
+    let output = make.output().expect("make runs");
     assert!(
         output.status.success(),
         "the library does not build:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let file = target.join("release/libquarry.so");
-    let strip = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/strip.sh");
-    let stripped = Command::new(strip).arg(&file).status().expect("the script runs");
-    assert!(stripped.success(), "{} cannot be stripped", file.display());
-    file
+    target.join("release/libquarry.so")
 }

@@ -10,7 +10,7 @@ mod syscalls;
 
 pub(crate) use compile::{example, fixed_program, linked_program, plugin, program};
 pub(crate) use group::Group;
-pub(crate) use library::{libraries, library, slab_policy, testing_a_peer};
+pub(crate) use library::{full_library, is_full, libraries, library, slab_policy, testing_a_peer};
 pub(crate) use run::{Outcome, Run, Running, scratch};
 pub(crate) use skip::skipped;
 pub(crate) use stats::Stats;

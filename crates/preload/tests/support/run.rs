@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-use super::{Group, Stats, library, testing_a_peer};
+use quarry_mm::heap::options::CHECK_OPTIONS;
+
+use super::{Group, Stats, full_library, library, testing_a_peer};
 
 /// Far above what our programs need, so that only a hang meets it.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -64,14 +66,12 @@ impl Run {
     /// `program` with the library in front and its statistics written at exit.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut run = Self::bare(program);
-        if let Some(library) = library() {
-            run.command.env("LD_PRELOAD", library);
-        }
+        run.preload(library());
         // `TEST_MODE=QUARRY_HARDEN=1 cargo test ..` runs what it can in that mode.
         if let Some((name, value)) =
             std::env::var("TEST_MODE").ok().as_deref().and_then(|mode| mode.split_once('='))
         {
-            run.command.env(name, value);
+            run = run.env(name, value);
         }
         if !testing_a_peer() {
             let file = run.scratch.join("stats");
@@ -79,6 +79,19 @@ impl Run {
             run.stats = Some(file);
         }
         run
+    }
+
+    /// The same with the library that has what `quarry.h` declares.
+    pub(crate) fn full(program: impl AsRef<OsStr>) -> Self {
+        let mut run = Self::new(program);
+        run.preload(full_library());
+        run
+    }
+
+    fn preload(&mut self, library: Option<&Path>) {
+        if let Some(library) = library {
+            self.command.env("LD_PRELOAD", library);
+        }
     }
 
     /// `program` as it runs without us.
@@ -107,8 +120,12 @@ impl Run {
         self
     }
 
-    /// One variable of the environment.
+    /// One variable of the environment. One that asks for checks also takes the library that has
+    /// them, as `quarry run` does.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        if CHECK_OPTIONS.iter().any(|option| name.strip_prefix("QUARRY_") == Some(option.name)) {
+            self.preload(full_library());
+        }
         self.command.env(name, value);
         self
     }

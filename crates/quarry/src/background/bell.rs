@@ -1,4 +1,4 @@
-//! Whether there is a thread, whether there may be one, and how it is woken.
+//! The state of the thread, whether it is allowed, and the bell that wakes it.
 
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering, futex};
 
@@ -10,26 +10,33 @@ pub(super) const ASLEEP: u32 = 3;
 pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
 pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-/// Rung to wake the thread; it counts.
+/// Counter that is raised to wake the thread.
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Changes the state if it is `from`; whether it did.
+/// Changes the state if it is `from`; returns whether it did.
 pub(super) fn moves(from: u32, to: u32) -> bool {
     STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// Wakes the thread.
-pub(super) fn ring() {
+pub(crate) fn ring() {
     BELL.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(&BELL);
 }
 
 /// Returns whether a thread may be started.
+#[cfg(feature = "page-cache")]
 pub(super) fn is_allowed() -> bool {
     ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0
 }
 
+/// Returns whether there is a thread that works, or sleeps until there is work.
+pub(crate) fn is_at_work() -> bool {
+    matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP)
+}
+
 /// Returns whether there is a thread, or will be in a moment.
-pub(super) fn has_thread() -> bool {
+#[cfg(feature = "page-cache")]
+pub(crate) fn has_thread() -> bool {
     STATE.load(Ordering::Acquire) != NONE
 }

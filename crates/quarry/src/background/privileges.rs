@@ -1,9 +1,10 @@
-//! Rights that the main thread has given up are given up here as well: each thread has its own.
+//! The background thread gives up rights that the main thread has given up: each thread has its
+//! own.
 //!
-//! Changes of user and group need nothing: the C library repeats them in every thread. It ends the
-//! process where one of them refuses (`nptl_setxid.c`), so this thread must never have less than
-//! the main thread may still use: what counts is what that has *permitted*, not what is effective
-//! at the moment.
+//! Changes of user and group need no work here: the C library repeats them in every thread. It ends
+//! the process if one thread refuses (`nptl_setxid.c`), so this thread must never have less than
+//! the main thread may still use: it follows the main thread's *permitted* set, not its effective
+//! one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -28,18 +29,18 @@ struct Sets {
 
 type Capabilities = [Sets; 2];
 
-/// There is nothing left to give up.
+/// The thread has no rights left to give up.
 static HAS_NONE: AtomicBool = AtomicBool::new(false);
 static HAS_VOWED: AtomicBool = AtomicBool::new(false);
 
-/// Called by a new thread, which has what its creator had.
+/// Called by a new thread, which has the rights of its creator.
 pub(super) fn begin() {
     HAS_NONE.store(false, Ordering::Relaxed);
     HAS_VOWED.store(false, Ordering::Relaxed);
 }
 
-/// Gives up what the main thread has not any more, and the right to gain any by `exec` where it has
-/// given that up.
+/// Gives up rights that the main thread does not have any more, and the right to gain any by `exec`
+/// if the main thread has given that up.
 pub(super) fn follow_main(no_new_privileges: bool) {
     if !HAS_NONE.load(Ordering::Relaxed) {
         give_up();

@@ -3,29 +3,29 @@
 use core::str::from_utf8;
 use quarry_sys::file::find_piece;
 
-/// The lines that the background thread looks at (`fs/proc/array.c`, Linux 6.x). The file is that
-/// of the main thread, which stays there until all others have ended.
+/// The lines that the background thread looks at (`fs/proc/array.c`, Linux 6.x). The file describes
+/// the main thread, which stays there until all others have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     /// The main thread has ended by `pthread_exit`.
     pub(super) main_has_ended: bool,
-    /// Threads that there are, the main thread always counted.
+    /// Number of threads; the main thread is always counted.
     pub(super) threads: u32,
     /// The main thread has set `PR_SET_NO_NEW_PRIVS`.
     pub(super) no_new_privileges: bool,
 }
 
 impl Status {
-    /// `None` where there is no `/proc`.
+    /// Reads the file; `None` if there is no `/proc`.
     pub(super) fn read() -> Option<Self> {
         let mut status = Self::default();
         let _ = find_piece(c"/proc/self/status", b'\n', |line| {
             let (name, value) = from_utf8(line).ok()?.split_once(':')?;
-            let value = value.trim();
+            let value = value.trim_ascii();
             match name {
                 "State" => status.main_has_ended = value.starts_with('Z'),
                 "Threads" => status.threads = value.parse().ok()?,
-                // The last of the three, from Linux 4.10 on.
+                // The last of the three lines, from Linux 4.10 on.
                 "NoNewPrivs" => {
                     status.no_new_privileges = value == "1";
                     return Some(());

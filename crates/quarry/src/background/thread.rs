@@ -1,13 +1,12 @@
-//! The thread itself: how it is made, how it is to the program as if it were not there, and how it
-//! ends.
+//! The thread itself: its start, its invisibility to the program, and its end.
 //!
-//! * Its stack holds what it needs beside what the C library puts there: the static thread-local
-//!   storage of all objects, which may be larger than that.
-//! * It is an ordinary thread on all CPUs of the process, also where a real-time thread of the
-//!   program is the one that starts it.
+//! * Its stack has room for its own work in addition to what the C library puts there: the static
+//!   thread-local storage of all objects, which may be larger.
+//! * It is an ordinary thread on all CPUs of the process, even if a real-time thread of the program
+//!   starts it.
 //! * It blocks every signal, so that no handler of the program runs on it.
-//! * Where it is the last one, because the main thread has ended by `pthread_exit` and all others
-//!   as well, it ends the process, as the C library does in the last thread of a program.
+//! * If it is the last thread, because the main thread has ended by `pthread_exit` and all others
+//!   have ended as well, it ends the process, like the C library in the last thread of a program.
 
 use super::privileges;
 use super::status::Status;
@@ -19,30 +18,29 @@ use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::run_anywhere;
 
-/// Bytes of stack for `ReclaimState` and a few batches, four times over, and 192 KiB for what the
-/// program has registered: its shrinkers, those that are told of pressure, and backings of
-/// mappings.
+/// Bytes of stack for `ReclaimState` and a few batches, four times over, and 192 KiB for functions
+/// of the program: shrinkers, callbacks for pressure, and backings of mappings.
 const STACK_BYTES: usize = 256 << 10;
-/// Bytes added for the C library's use where it does not say how much it needs.
+/// Bytes added for the C library if it does not report how much it needs.
 const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
 
-/// Address of glibc's function that says how much of a stack it takes; 0 where it is not known.
+/// Address of glibc's function that returns how much of a stack it takes; 0 if it is not known.
 static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
 
-/// The signals that were blocked where the thread was started.
+/// The signals that were blocked in the thread's creator.
 struct Signals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
 
-// SAFETY: written by whoever creates the thread, of whom there is one at a time (`STARTING`), and
-// read by that thread only, to whom its creation is a synchronisation.
+// SAFETY: only the creator of the thread writes it, one at a time (`STARTING`), and only the
+// created thread reads it, after its creation.
 unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Looks for glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
-/// loader takes a lock for that, under which others may wait for threads that allocate: called
-/// where no other thread can have it.
+/// Looks up glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
+/// loader takes a lock for that, under which other threads may wait for threads that allocate. So
+/// this is called only where no other thread can have the lock.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
@@ -57,7 +55,8 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     let least = match LEAST_STACK.load(Ordering::Relaxed) {
         0 => LIBRARY_BYTES,
         address => {
-            // SAFETY: glibc defines the function of this name so; it reads the attributes.
+            // SAFETY: glibc defines the function of this name with this type; it reads the
+            // attributes.
             unsafe { core::mem::transmute::<usize, LeastStack>(address)(attributes) }
         }
     };
@@ -70,12 +69,12 @@ fn ordinary() -> libc::sched_param {
     unsafe { core::mem::zeroed() }
 }
 
-/// Starts the thread with `body`, detached; returns whether there is one.
+/// Starts the thread with `body`, detached; returns whether it was started.
 #[inline(never)]
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
-    // SAFETY: the attributes and both signal sets live until the calls are done, and no other
-    // thread uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process
-    // (the shared object is linked with -z nodelete).
+    // SAFETY: the attributes and both signal sets live until the calls are done, and only this
+    // thread uses `BLOCKED` now (see there); the entry point lives as long as the process (the
+    // shared object is linked with -z nodelete).
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
@@ -89,7 +88,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         libc::sigfillset(every.as_mut_ptr());
         let before = (*BLOCKED.0.get()).as_mut_ptr();
         libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
-        // From the start no real-time thread; where that is refused, it sees to it itself.
+        // Not a real-time thread from the start; if this is refused, `begin` makes it ordinary.
         let ordinary = ordinary();
         libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
         libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
@@ -123,7 +122,7 @@ pub(super) fn begin() {
     watch_process();
 }
 
-/// Sees whether the thread is the last one, and whether the main thread has given up rights.
+/// Checks whether the thread is the last one, and whether the main thread has given up rights.
 pub(super) fn watch_process() {
     let status = Status::read();
     if status.is_some_and(|status| status.main_has_ended && status.threads == 2) {
@@ -132,11 +131,11 @@ pub(super) fn watch_process() {
     privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
 }
 
-/// What happens at exit is the program's, and may need more of a stack than ours has: it runs on a
+/// Exit handlers belong to the program, and may need more stack than ours has. So they run on a
 /// thread of the usual size, with the signals blocked that the program had blocked.
 fn end_process() -> ! {
     // SAFETY: a thread with the default attributes; its entry point lives as long as the process.
-    // Where there can be none, exit runs here.
+    // If the system refuses a thread, exit runs here.
     unsafe {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         if libc::pthread_create(thread.as_mut_ptr(), null(), exit, null_mut()) != 0 {

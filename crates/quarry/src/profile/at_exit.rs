@@ -1,29 +1,19 @@
 //! A profile of the whole life of a process: `QUARRY_PROFILE`.
 //!
-//! What is in use when the process ends is what it has leaked, or left to the system on purpose.
+//! Memory that is in use when the process ends has leaked, or was left to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
 use super::switch::{ProfileError, is_of_this_process, start, stop};
-use core::cell::UnsafeCell;
+use crate::file_name::FileName;
 use core::ffi::{CStr, c_int};
-use core::fmt::Write;
 use quarry_sys::errno;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
-use quarry_sys::report::{Line, warn};
+use quarry_sys::report::warn;
 
-/// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
-const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
-
-/// The name as it was given, a copy: daemons that change their title write over the environment.
-struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
-
-// SAFETY: written by `prepare` only, once, before `LENGTH` says that it is there.
-unsafe impl Sync for FileName {}
-
-static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
-/// Bytes of the name; 0 where no profile is wanted.
-static LENGTH: AtomicUsize = AtomicUsize::new(0);
+static NAME: FileName = FileName::new();
+/// True once the name is there: a profile is wanted.
+static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -36,20 +26,16 @@ pub(crate) fn prepare(name: &str, value: &str) {
     if matches!(value, "" | "0") {
         return;
     }
-    if value.len() >= FILE_NAME_BYTES {
-        let most = FILE_NAME_BYTES;
-        return warn(format_args!("QUARRY_PROFILE: a file name has fewer than {most} bytes"));
+    // SAFETY: one thread reads the settings, and none reads before IS_NAMED is set.
+    match unsafe { NAME.set(value) } {
+        Ok(()) => IS_NAMED.store(true, Ordering::Release),
+        Err(bad) => warn(format_args!("no heap profile: QUARRY_PROFILE={value}: {bad}")),
     }
-    // SAFETY: one thread reads the settings, and none reads before LENGTH says so.
-    unsafe {
-        core::ptr::copy_nonoverlapping(value.as_ptr(), NAME.0.get().cast(), value.len());
-    }
-    LENGTH.store(value.len(), Ordering::Release);
 }
 
-/// Starts the profile, if one is wanted, and sees to it that it is written at exit.
+/// Starts the profile, if one is wanted, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
-    if LENGTH.load(Ordering::Acquire) == 0 {
+    if name().is_none() {
         return;
     }
     if let Err(error) = start(MEAN.load(Ordering::Relaxed)) {
@@ -61,7 +47,7 @@ pub(crate) fn start_if_asked() {
     }
 }
 
-/// In the child of a fork: it has a profile of its own, if that has a name of its own.
+/// In the child of a fork: starts a profile for it, if its file gets a different name.
 pub(super) fn start_in_child() {
     if name().is_some_and(|name| name.contains("%p")) {
         start_if_asked();
@@ -69,10 +55,8 @@ pub(super) fn start_in_child() {
 }
 
 fn name() -> Option<&'static str> {
-    let length = LENGTH.load(Ordering::Acquire);
-    // SAFETY: the name was written before its length, and never changes again.
-    let bytes = unsafe { core::slice::from_raw_parts(NAME.0.get().cast::<u8>(), length) };
-    core::str::from_utf8(bytes).ok().filter(|name| !name.is_empty())
+    // SAFETY: the name was set before IS_NAMED, and never changes again.
+    IS_NAMED.load(Ordering::Acquire).then(|| unsafe { NAME.given() })
 }
 
 fn complain(error: &ProfileError) {
@@ -80,10 +64,11 @@ fn complain(error: &ProfileError) {
 }
 
 extern "C" fn write_at_exit() {
-    let Some(name) = name() else { return };
     stop();
+    // SAFETY: this is registered only once the name was set.
+    let name = unsafe { NAME.expanded() };
     if is_of_this_process()
-        && let Err(error) = open(name).and_then(|file| write_to(file.0))
+        && let Err(error) = open(name.as_c_str()).and_then(|file| write_to(file.0))
     {
         complain(&error);
     }
@@ -94,27 +79,17 @@ struct File(c_int);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: we opened it, and only we know it.
+        // SAFETY: we opened it, and no other code knows it.
         unsafe { libc::close(self.0) };
     }
 }
 
-/// Opens the file of this name, with the number of the process for `%p`. Another user may have put
-/// something else there: nothing but a regular file is written.
-fn open(name: &str) -> Result<File, ProfileError> {
-    let mut path = Line::<{ FILE_NAME_BYTES + 16 }>::default();
-    let mut parts = name.split("%p");
-    let _ = path.write_str(parts.next().unwrap_or(""));
-    for part in parts {
-        // SAFETY: getpid has no preconditions.
-        let _ = write!(path, "{}{part}", unsafe { libc::getpid() });
-    }
-    let _ = path.write_str("\0");
-    let path = CStr::from_bytes_until_nul(path.as_bytes());
-    let path = path.map_err(|_| ProfileError::System(libc::ENAMETOOLONG))?;
+/// Opens the file of this name. Another user may have put something else there: nothing but a
+/// regular file is written.
+fn open(path: &CStr) -> Result<File, ProfileError> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-    // SAFETY: the path is NUL-terminated and outlives the calls; `status` is writable.
+    // SAFETY: the path outlives the calls; `status` is writable.
     unsafe {
         let file = libc::open(path.as_ptr(), access | wary, 0o600);
         if file < 0 {

@@ -1,27 +1,28 @@
-//! Switching the profile from outside: no signal, no right to trace the process, and no file that
-//! others write.
+//! Switching the profile from outside: without a signal, without the right to trace the process,
+//! and without a file that other users write.
 //!
-//! Whoever wants a profile sleeps on words of the process's record in the statistics page, as on
-//! futexes. When the process publishes its statistics it also wakes whoever sleeps there, and
-//! learns from the number of those it woke what is wanted; the word itself never changes. This is a
-//! system call that `malloc` of the C library makes as well, ten times a second at most.
+//! A client that wants a profile sleeps on words of the process's record in the statistics page, as
+//! futexes. When the process publishes its statistics, it also wakes these sleepers; the words that
+//! had some tell it what they want, and no word ever changes. `malloc` of the C library makes this
+//! system call as well; the process makes it at most ten times a second.
 //!
-//! | word of the record | who sleeps on it |
+//! | word of the record | its sleepers |
 //! |---|---|
-//! | [`BELL`] | wants a profile, and lives: sleeps there again when it was woken |
-//! | [`STOP`] | wants no profile any more |
-//! | [`WISHES`]` + 4 * n` | wants one sample in 2^(n mod 32) bytes; from n = 32 on frees, too |
+//! | [`BELL`] | want a profile, and live: they sleep there again after a wake-up |
+//! | [`STOP`] | want no profile any more |
+//! | [`WISHES`]` + 4 * n` | want one sample in 2^(n mod 32) bytes; from n = 32 on frees, too |
 //!
-//! A profile that was started so ends when nobody has slept on the bell for [`PATIENCE`] looks.
+//! Such a profile ends after [`PATIENCE`] looks without a sleeper on the bell.
 
 use super::switch::{start, start_with_frees, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 
-/// Looks that may find nobody before the profile ends; 0 where it was not started from outside.
+/// Looks without a sleeper that are left before the profile ends; 0 if it was not started from
+/// outside.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
-/// Looks whether somebody outside wants a profile, or wants none any more. Called after each
+/// Looks whether a client wants a profile, or does not want one any more. Called after each
 /// publication, with no lock held, outside of the gate; `record` is the address of the process's
 /// record.
 pub(crate) fn look(record: usize) {
@@ -50,7 +51,7 @@ fn end() {
     stop();
 }
 
-/// In the child of a fork: nobody has asked it for a profile.
+/// In the child of a fork: no client has asked it for a profile.
 pub(super) fn forget() {
     if LEFT.load(Relaxed) != 0 {
         LEFT.store(0, Relaxed);

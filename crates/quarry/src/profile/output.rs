@@ -9,7 +9,7 @@ use quarry_sys::errno;
 /// `quarry profile FILE`. About 1 MiB; may be called while the profile is on. O(size).
 ///
 /// # Errors
-/// [`NoProfile`](ProfileError::NoProfile), or what the system says of the file.
+/// [`NoProfile`](ProfileError::NoProfile), or the system's error for the file.
 pub fn write_to(fd: i32) -> Result<(), ProfileError> {
     let area = is_ready().then(|| profile().area()).flatten();
     let area = area.ok_or(ProfileError::NoProfile)?;
@@ -19,8 +19,8 @@ pub fn write_to(fd: i32) -> Result<(), ProfileError> {
 
 fn write_memory(fd: c_int, mut start: *const c_void, mut bytes: usize) -> Result<(), ProfileError> {
     while bytes > 0 {
-        // SAFETY: so many bytes are readable from there on; the kernel copies them, whoever writes
-        // to them meanwhile.
+        // SAFETY: this many bytes are readable from there on; the kernel copies them, even if other
+        // tasks write to them at the same time.
         let written = unsafe { libc::write(fd, start, bytes) };
         match usize::try_from(written) {
             Ok(0) => return Err(ProfileError::System(libc::EIO)),
@@ -59,7 +59,7 @@ fn copy_maps(fd: c_int) -> Result<(), ProfileError> {
             Err(_) => break Err(ProfileError::System(errno::last())),
         }
     };
-    // SAFETY: we opened it, and only we know it.
+    // SAFETY: we opened it, and no other code knows it.
     unsafe { libc::close(maps) };
     copied
 }

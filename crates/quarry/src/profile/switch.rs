@@ -1,9 +1,9 @@
 //! Switching the profile on and off.
 //!
-//! The counts lie in memory of their own, mapped at the first start and kept as long as the
-//! process: a memfd that the same user may read, or private memory in a confined process and where
-//! the system refuses a memfd. In the child of a fork private memory takes its place at once: the
-//! child never adds to the counts of its parent.
+//! The counts lie in memory of their own, which is mapped at the first start and kept as long as
+//! the process lives: a memfd that the same user may read, or private memory in a confined process
+//! and if the system refuses a memfd. In the child of a fork private memory replaces the memfd at
+//! once, so that the child never adds to the counts of its parent.
 
 use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready, profile};
@@ -21,31 +21,32 @@ use quarry_sys::unwind;
 use quarry_watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
 use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 
-/// Whoever switches; nobody waits for it.
+/// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
 /// The counts lie in a memfd.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
 const NAME: &core::ffi::CStr = c"quarry-profile";
-/// The least number of its descriptor.
+/// The lowest number that its descriptor may have.
 const LEAST_DESCRIPTOR: i32 = 100;
 
 /// Mean bytes from one sample to the next, unless another number is given.
 pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
-/// Why a profile does not start, or is not written.
+/// The reason why a profile does not start, or is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileError {
     /// The C library serves (`QUARRY_DISABLE=1`), or nothing was allocated yet.
     NotServing,
-    /// It is on already.
+    /// The profile is on already.
     AlreadyOn,
-    /// Somebody else switches it, or takes a sample of the one before, at this moment: try again.
+    /// Another thread switches the profile, or takes a sample of the previous one, at this moment:
+    /// try again.
     Busy,
     /// There never was a profile.
     NoProfile,
-    /// The operating system refuses; its `errno`.
+    /// The operating system refuses, with this `errno`.
     System(i32),
 }
 
@@ -68,9 +69,9 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("profile->switch", &SWITCH);
 }
 
-/// Starts a profile with about one sample in `mean_bytes`; the counts of the one before are gone.
-/// O(size of the tables), some 100 us; the first one maps about 7 MiB, of which it touches what it
-/// uses.
+/// Starts a profile with about one sample in `mean_bytes`, and clears the counts of the previous
+/// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, of which it touches
+/// only the parts that it uses.
 ///
 /// # Errors
 /// See [`ProfileError`]; then nothing has changed.
@@ -78,17 +79,16 @@ pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
     begin(mean_bytes, false)
 }
 
-/// [`start`], and records the callers of the frees of samples as well.
+/// Like [`start`], but also records the callers of the frees of samples.
 ///
 /// # Errors
-/// As there.
+/// Same as [`start`].
 pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
     begin(mean_bytes, true)
 }
 
-/// Stops the profile. Its counts stay to be written; objects that it has sampled stay what they are
-/// until they are freed. Does nothing where none is on, or where another thread is just switching
-/// it.
+/// Stops the profile. Its counts stay to be written; sampled objects stay samples until they are
+/// freed. Does nothing if no profile is on, or if another thread is just switching it.
 pub fn stop() {
     let _errno = KeepErrno::new();
     if !is_ready() || !profile().is_on() {
@@ -115,7 +115,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
     let options = ProfileOptions {
         mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
         frees,
-        // The stack has another address in each process.
+        // The stack has a different address in each process.
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
@@ -132,20 +132,20 @@ fn note(word: Head, value: u64) {
     }
 }
 
-/// Makes the tables, where that has not been done, and lets others read the counts, if they may.
+/// Makes the tables, if there are none yet, and shares the counts with readers, if allowed.
 fn make_tables() -> OsResult<()> {
     let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
     if profile().area().is_none() {
         let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
         let start = os.reserve(bytes)?;
-        // SAFETY: fresh memory of as many words, which is never unmapped; what takes its place is
+        // SAFETY: fresh memory of this many words, which is never unmapped; what replaces it is
         // zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
         profile().prepare(&STACK, os, area)?;
     }
     if !is_confined() && !IS_SHARED.load(Ordering::Relaxed) {
         let shared = with_memory(|start, bytes| {
-            // SAFETY: the mapping is ours; those who add to it do so by atomic words.
+            // SAFETY: the mapping is ours; tasks add to it only by atomic words.
             unsafe { replace_by_sealed(start, NAME, bytes, LEAST_DESCRIPTOR) }
         });
         IS_SHARED.store(shared.is_ok(), Ordering::Relaxed);
@@ -158,8 +158,8 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// In the child of a fork: the profile is the parent's. What it has sampled stays as it is. Returns
-/// whether there was one.
+/// In the child of a fork: the profile belongs to the parent. Sampled objects stay samples. Returns
+/// whether there was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;
@@ -169,7 +169,7 @@ pub(super) fn adopt_in_child() -> bool {
         // SAFETY: the mapping is ours, and the child has one thread.
         let private = with_memory(|start, bytes| unsafe { replace_by_private(start, bytes) });
         if private.is_err() {
-            // The counts of the parent must stay its own.
+            // The counts of the parent must not change.
             IS_SHARED.store(true, Ordering::Relaxed);
         }
     }
@@ -177,7 +177,7 @@ pub(super) fn adopt_in_child() -> bool {
     true
 }
 
-/// Returns whether the counts are those of this process, and not of its parent.
+/// Returns whether the counts belong to this process, and not to its parent.
 pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());

@@ -1,9 +1,9 @@
 //! Objects with a page each, between pages that fault: a sample of all objects.
 //!
-//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): a pool of
-//! pages of which every second one is a guard; an object lies at the left or at the right end of
-//! its page, at random; the rest of the page holds canaries; freed objects fault, and their places
-//! are reused as late as possible.
+//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): every second
+//! page of a pool is a guard; an object lies at the left or at the right end of its page, at
+//! random; the rest of the page holds canaries; freed objects fault, and their places are reused as
+//! late as possible.
 //!
 //! ```text
 //! guard | guard | object 0 | guard | object 1 | guard | .. | object 254 | guard
@@ -28,30 +28,30 @@ const NEVER: u8 = 0;
 const LIVE: u8 = 1;
 const FREED: u8 = 2;
 
-/// What is known of one object of the pool; beside the pool, out of the program's reach.
+/// The record of one object of the pool; it lies outside of the pool, out of the program's reach.
 #[repr(C)]
 pub struct GuardedObject {
     state: AtomicU8,
     address: AtomicUsize,
     size: AtomicUsize,
-    /// Who allocated it, and who freed it.
+    /// The threads that allocated and freed it.
     pub tracks: Tracks,
 }
 
 impl GuardedObject {
-    /// Makes it an object in use.
+    /// Marks it as an object in use.
     pub fn set(&self, user: Range) {
         self.address.store(user.start, Relaxed);
         self.size.store(user.bytes, Relaxed);
         self.state.store(LIVE, Release);
     }
 
-    /// Marks it as freed, if it is in use; false otherwise.
+    /// Marks it as freed, if it is in use; otherwise returns false.
     pub fn free(&self) -> bool {
         self.state.compare_exchange(LIVE, FREED, AcqRel, Relaxed).is_ok()
     }
 
-    /// Whether it is in use; `Broken` where it never was.
+    /// Its state; `Broken` if it never was in use.
     pub fn seal(&self) -> Seal {
         match self.state.load(Acquire) {
             LIVE => Seal::Live,
@@ -60,7 +60,7 @@ impl GuardedObject {
         }
     }
 
-    /// What the program has, or had.
+    /// The bytes that the program has, or had.
     pub fn user(&self) -> Range {
         Range { start: self.address.load(Relaxed), bytes: self.size.load(Relaxed) }
     }
@@ -84,7 +84,7 @@ impl GuardedObject {
         self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
 
-    /// The first canary that was written.
+    /// The first canary that was written over.
     ///
     /// # Safety
     /// The page of the object is accessible.
@@ -100,8 +100,8 @@ pub fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
-/// The object that an offset in the pool belongs to: of its page, or of the guards beside it. Of
-/// two objects beside a guard, the one that lies nearer.
+/// The object that an offset in the pool belongs to: by its page, or by the guards beside it. For a
+/// guard between two objects, the nearer one.
 #[must_use]
 pub fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;
@@ -111,15 +111,15 @@ pub fn nearest(offset: usize) -> usize {
     number.min(GUARDED_OBJECTS - 1)
 }
 
-/// Where an object of `size` bytes at a multiple of `align` lies in its page: at the left end or
-/// at the right one.
+/// The place of an object of `size` bytes at a multiple of `align` in its page: at the left or at
+/// the right end.
 #[must_use]
 pub fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
     let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };
     Range { start, bytes: size }
 }
 
-/// Numbers of objects that may be taken, first come, first served.
+/// Numbers of free objects, first in, first out.
 pub struct FreePlaces {
     ring: [u8; GUARDED_OBJECTS],
     first: u8,
@@ -127,13 +127,13 @@ pub struct FreePlaces {
 }
 
 impl FreePlaces {
-    /// None.
+    /// No free objects.
     #[must_use]
     pub const fn new() -> Self {
         Self { ring: [0; GUARDED_OBJECTS], first: 0, len: 0 }
     }
 
-    /// Takes the one that has been free for longest.
+    /// Takes the number that has been free for longest.
     pub fn pop(&mut self) -> Option<usize> {
         if self.len == 0 {
             return None;
@@ -144,7 +144,7 @@ impl FreePlaces {
         Some(usize::from(number))
     }
 
-    /// Adds one.
+    /// Adds a number.
     pub fn push(&mut self, number: usize) {
         let place = (usize::from(self.first) + usize::from(self.len)) % GUARDED_OBJECTS;
         self.ring[place] = number as u8;

@@ -1,11 +1,10 @@
-//! What `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD` write beside objects, and remember of
-//! them.
+//! Data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`: written beside objects, or kept.
 //!
-//! Nothing here knows where objects come from: `crates/watch/src/checked.rs` takes slots from
-//! the heap and makes objects with records of them.
+//! Nothing here knows where objects come from: `crates/core/src/watch/checked.rs` takes slots from
+//! the heap and turns them into objects with records.
 //!
-//! Order of the files, each using only those before it: `track`; `record`,
-//! `zones`; `quarantine`, `guards`; `state`.
+//! Files, each using only those before it: `track`; `record`, `zones`; `quarantine`, `guards`;
+//! `state`.
 
 pub mod guards;
 pub mod quarantine;

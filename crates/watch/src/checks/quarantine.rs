@@ -1,7 +1,7 @@
-//! Freed objects that nobody gets for a while, so that writes to them are found.
+//! Freed objects that are not allocated again for a while, so that writes to them are found.
 //!
 //! A ring: objects come in at one end and leave at the other. With random order a newcomer first
-//! changes places with one of those that wait, so that nobody can say when an object comes back.
+//! changes places with one that waits, so that a program cannot predict when an object comes back.
 //!
 //! Equations: `len <= capacity`, `bytes = sum of the slots that wait`.
 
@@ -11,7 +11,7 @@ use quarry_sys::broken::{Broken, Check};
 /// Most objects that wait.
 pub const MOST_OBJECTS: usize = 16 << 10;
 
-/// See the module. The slots lie in memory that [`give`](Self::give) brings.
+/// See the module. The slots lie in memory that [`give`](Self::give) provides.
 pub struct Quarantine {
     slots: *mut Slot,
     first: usize,
@@ -20,32 +20,32 @@ pub struct Quarantine {
     most_bytes: usize,
 }
 
-// SAFETY: the memory of the ring is the quarantine's own.
+// SAFETY: only the quarantine uses the memory of the ring.
 unsafe impl Send for Quarantine {}
 
 impl Quarantine {
-    /// One without room: every object leaves at once.
+    /// A quarantine without room: every object leaves at once.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: core::ptr::null_mut(), first: 0, len: 0, bytes: 0, most_bytes: 0 }
     }
 
-    /// Gives it room for [`MOST_OBJECTS`] objects that have at most `most_bytes` together.
+    /// Gives it room for [`MOST_OBJECTS`] objects with at most `most_bytes` in total.
     ///
     /// # Safety
-    /// `slots` is room for as many, zeroed, and the quarantine's alone for ever.
+    /// `slots` has room for [`MOST_OBJECTS`], is zeroed, and is never used by other code.
     pub unsafe fn give(&mut self, slots: *mut Slot, most_bytes: usize) {
         (self.slots, self.most_bytes) = (slots, most_bytes);
     }
 
     fn at(&mut self, place: usize) -> &mut Slot {
         assert!(place < self.len && !self.slots.is_null());
-        // SAFETY: the place is taken modulo the room that there is, and we have the only reference.
+        // SAFETY: the place is taken modulo the size of the room, and we have the only reference.
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Takes an object in. With a number of `at_random`, it changes places with the one that the
-    /// number chooses. O(1).
+    /// Takes in an object. With a number `at_random`, the object changes places with the one that
+    /// the number selects. O(1).
     pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
@@ -59,14 +59,14 @@ impl Quarantine {
         }
     }
 
-    /// Returns whether there is no room for one more.
+    /// Returns whether there is no room for another object.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes out the object that has waited longest, if there are too many bytes, or if `all` of
-    /// them shall leave, or if the ring is full. O(1).
+    /// Takes out the object that has waited longest, if there are too many bytes, if `all` of them
+    /// should leave, or if the ring is full. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {
@@ -79,7 +79,7 @@ impl Quarantine {
         Some(slot)
     }
 
-    /// Objects that wait.
+    /// Number of objects that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -91,7 +91,7 @@ impl Quarantine {
         self.len == 0
     }
 
-    /// The object at a place, 0 being the one that has waited longest.
+    /// The object at a place; place 0 has waited longest.
     #[must_use]
     pub fn get(&mut self, place: usize) -> Option<Slot> {
         (place < self.len).then(|| *self.at(place))
@@ -100,7 +100,7 @@ impl Quarantine {
     /// Checks the equations. O(objects).
     ///
     /// # Errors
-    /// The first that does not hold.
+    /// The first equation that does not hold.
     pub fn validate(&mut self) -> Result<(), Broken> {
         let check = Check::of("quarantine");
         check.that(self.len <= MOST_OBJECTS, "len <= capacity")?;

@@ -1,20 +1,20 @@
 //! The record of an object, at the very end of the object's slot.
 //!
-//! A *slot* is what a slab, the page allocator or a mapping gave for an object: its address and its
-//! bytes. Within it lie, from its start on:
+//! A *slot* is the memory that a slab, the page allocator or a mapping gave for an object: its
+//! address and its bytes. It contains, from its start on:
 //!
 //! ```text
-//! front zone | what the program has | zone | tracks (with OWNER only) | record
+//! front zone | bytes of the program | zone | tracks (with OWNER only) | record
 //! ```
 //!
 //! `user = slot + front`, `user + size <= tail`, where the tail is the record with the tracks; the
-//! zone is all between. The front zone is a multiple of the alignment that was requested, so that
-//! the program gets that.
+//! zone is all between. The front zone is a multiple of the requested alignment, which the
+//! program's bytes get thereby.
 //!
-//! A record is *sealed*: one of its words is a function of all others, of the address, of whether
-//! the object is in use, and of a secret of the process. A program that writes over a record
-//! breaks the seal, whatever it writes, and whoever frees an object changes the seal by one
-//! compare-and-swap: of two that free it at the same time, one finds it freed.
+//! A record is *sealed*: one of its words is a function of all others, of the address, of the state
+//! of the object (in use or not), and of a secret of the process. A program that writes over a
+//! record breaks the seal, whatever bytes it writes. Each thread that frees an object changes the
+//! seal by one compare-and-swap: of two that free it at the same time, one finds it freed.
 
 use super::track::Track;
 use quarry_mm::heap::CheckFlags;
@@ -22,12 +22,12 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
-/// Bytes of the tracks in front of it, where there are any.
+/// Bytes of the tracks in front of it, if there are any.
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
-/// Largest alignment that an object with a front zone may have: the zone is as large.
+/// Largest alignment of an object with a front zone: the zone is as large as the alignment.
 const MOST_FRONT: usize = 256;
-/// Fewest bytes of a zone behind an object.
+/// Fewest bytes of a zone after an object.
 const LEAST_ZONE: usize = 8;
 
 const LIVE: u64 = 0x11fe_11fe_11fe_11fe;
@@ -42,35 +42,35 @@ pub struct Record {
     shape: AtomicU64,
 }
 
-/// Who allocated an object, and who freed it.
+/// The threads that allocated and freed an object.
 #[repr(C)]
 #[derive(Default)]
 pub struct Tracks {
-    /// Who allocated it.
+    /// The thread that allocated it.
     pub allocated: Track,
-    /// Who freed it.
+    /// The thread that freed it.
     pub freed: Track,
 }
 
-/// What the seal of a record says.
+/// The state that the seal of a record proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
     /// In use.
     Live,
     /// Not in use any more.
     Freed,
-    /// It was written over, or there has been no object.
+    /// The record was written over, or there has never been an object.
     Broken,
 }
 
-/// How an object lies in its slot.
+/// The position of an object in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes that the program asked for.
     pub size: usize,
     /// Bytes of the front zone.
     pub front: usize,
-    /// What is checked.
+    /// The checks of the object.
     pub flags: CheckFlags,
 }
 
@@ -98,7 +98,7 @@ impl Shape {
         tracks + RECORD_BYTES
     }
 
-    /// Fewest bytes of a slot for it; `None` where no address space has as many.
+    /// Fewest bytes of a slot for it; `None` if no address space has so much.
     #[must_use]
     pub fn slot_bytes(&self) -> Option<usize> {
         let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
@@ -112,30 +112,30 @@ impl Slot {
     /// The record at its end.
     ///
     /// # Safety
-    /// The slot is readable memory of the stack, and stays so for `'a`. (What it holds is atomic,
-    /// so that nothing else is owed.)
+    /// The slot is readable memory of the stack, and stays so for `'a`. (Its words are atomic, so
+    /// nothing else is required.)
     #[must_use]
     pub unsafe fn record<'a>(self) -> &'a Record {
         let address = self.start + self.bytes - RECORD_BYTES;
-        // SAFETY: the slot ends at a multiple of 16, a record of three words of 8 bytes lies in
-        // front of that (caller's promise), and every bit pattern is one.
+        // SAFETY: the slot ends at a multiple of 16, a record of three words of 8 bytes lies before
+        // its end (caller's promise), and every bit pattern is a record.
         unsafe { &*core::ptr::with_exposed_provenance::<Record>(address) }
     }
 
     /// The tracks in front of the record.
     ///
     /// # Safety
-    /// As [`record`](Self::record), and the slot was made for an object with `OWNER`.
+    /// Same as [`record`](Self::record), and the slot was made for an object with `OWNER`.
     #[must_use]
     pub unsafe fn tracks<'a>(self) -> &'a Tracks {
         let address = self.start + self.bytes - RECORD_BYTES - TRACKS_BYTES;
-        // SAFETY: as above; the words of tracks are as aligned as those of the record.
+        // SAFETY: the caller's promise; the words of tracks are as aligned as those of the record.
         unsafe { &*core::ptr::with_exposed_provenance::<Tracks>(address) }
     }
 }
 
-/// A number of 64 bits of which each depends on all of `value` (the finaliser of splitmix64;
-/// Steele, Lea, Flood 2014).
+/// Mixes 64 bits so that each bit of the result depends on all of `value` (the finaliser of
+/// splitmix64; Steele, Lea, Flood 2014).
 #[must_use]
 pub(super) fn mixed(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -151,7 +151,7 @@ impl Record {
         mixed(mixed(secret ^ address).wrapping_add(size) ^ shape.rotate_left(17))
     }
 
-    /// Makes it the record of an object in use. O(1).
+    /// Sets the record of an object in use. O(1).
     pub fn set(&self, secret: u64, shape: &Shape) {
         self.size.store(shape.size as u64, Ordering::Relaxed);
         let packed = (shape.front as u64) << 32 | u64::from(shape.flags.bits());
@@ -159,7 +159,7 @@ impl Record {
         self.seal.store(self.unstated(secret) ^ LIVE, Ordering::Release);
     }
 
-    /// What its seal says. O(1).
+    /// Its state by its seal. O(1).
     #[must_use]
     pub fn seal(&self, secret: u64) -> Seal {
         match self.seal.load(Ordering::Acquire) ^ self.unstated(secret) {
@@ -169,14 +169,14 @@ impl Record {
         }
     }
 
-    /// Seals it as freed, if it says that the object is in use; false otherwise.
+    /// Seals it as freed, if the seal is that of an object in use; otherwise returns false.
     pub fn free(&self, secret: u64) -> bool {
         let unstated = self.unstated(secret);
         let (live, freed) = (unstated ^ LIVE, unstated ^ FREED);
         self.seal.compare_exchange(live, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// How the object lies, where the seal is not broken.
+    /// The position of the object, if the seal is not broken.
     #[must_use]
     pub fn shape(&self) -> Shape {
         let packed = self.shape.load(Ordering::Relaxed);

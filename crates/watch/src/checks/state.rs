@@ -1,4 +1,4 @@
-//! What the checks of a stack remember.
+//! State of the checks of a stack.
 
 use super::guards::{FreePlaces, GuardedObject};
 use super::quarantine::Quarantine;
@@ -14,18 +14,18 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed
 /// Objects of a class that wait to be handed out in random order.
 pub const WAYS: usize = 16;
 
-/// Most large blocks that fault at every access after they were freed, until later ones take their
-/// places. Each takes two of the mappings that the kernel allows a process (65,530 by default).
+/// Most large blocks that fault at every access after they were freed, until later ones replace
+/// them. Each takes two of the mappings that the kernel allows a process (65,530 by default).
 const MOST_HIDDEN: usize = 32;
 
 /// An object that filled a large block which was freed.
 #[derive(Clone, Copy, Debug)]
 pub struct Freed {
-    /// Whether the block is a mapping.
+    /// True if the block is a mapping.
     pub is_mapping: bool,
-    /// How the object lay in it.
+    /// The position of the object in the block.
     pub shape: Shape,
-    /// Who allocated it, and who freed it.
+    /// The threads that allocated and freed it.
     pub tracks: [Option<Tracked>; 2],
 }
 
@@ -38,15 +38,15 @@ impl Freed {
     };
 }
 
-/// The checks of a stack. All zero bytes where none is on.
+/// The checks of a stack. All zero bytes if none is on.
 pub struct Checks {
     options: Late<CheckOptions>,
-    /// Known to nobody outside of the process.
+    /// Secret of the process.
     pub secret: AtomicU64,
     seed: AtomicU64,
     /// Small objects that were freed.
     pub quarantine: CountedLock<Quarantine>,
-    /// Large ones.
+    /// Large blocks that were freed.
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null without random order.
     pub shuffled: AtomicPtr<AtomicUsize>,
@@ -58,16 +58,16 @@ pub struct Checks {
 pub struct GuardState {
     /// Its address; 0 while there is none.
     pub base: AtomicUsize,
-    /// What is known of its objects.
+    /// The records of its objects.
     pub objects: AtomicPtr<GuardedObject>,
-    /// Those that may be taken.
+    /// Objects that are free.
     pub free: CountedLock<FreePlaces>,
-    /// When the next sample is due, on the coarse clock; 0 while the next request may be one.
+    /// Time of the next sample, on the coarse clock; 0 while the next request may be a sample.
     pub next_ns: AtomicU64,
 }
 
 impl Checks {
-    /// Nothing.
+    /// No checks.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -86,13 +86,13 @@ impl Checks {
         }
     }
 
-    /// Writes down which checks are on, before the first request.
+    /// Stores the options, before the first request.
     pub(crate) fn set_options(&self, options: CheckOptions) {
         let set = self.options.build(|| Ok(options));
         debug_assert!(set.is_ok(), "nothing in it can fail");
     }
 
-    /// The checks that are on.
+    /// The options of the checks.
     #[inline]
     pub fn options(&self) -> &CheckOptions {
         self.options.get().unwrap_or(&CheckOptions::OFF)
@@ -105,8 +105,7 @@ impl Checks {
         visit("checks->guards", &self.guards.free);
     }
 
-    /// A number that follows from those before it and from the secret. Two threads may get the
-    /// same one.
+    /// A number that depends on the earlier ones and on the secret. Two threads may get the same.
     pub fn random(&self) -> usize {
         let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.seed.store(next, Relaxed);

@@ -1,16 +1,16 @@
-//! Who did something to an object, and when.
+//! Tracks: the thread that allocated or freed an object, and the time.
 
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Callers that are kept of a stack, innermost first (`TRACK_ADDRS_COUNT`, Linux 6.18,
+/// Callers that a track keeps, innermost first (`TRACK_ADDRS_COUNT`, Linux 6.18,
 /// `mm/slub.c`).
 pub const TRACK_FRAMES: usize = 16;
 
-/// The thread that allocated or freed an object, the time, and the calls that led there. All zero
-/// where nobody did.
+/// The thread that allocated or freed an object, the time, and its calls. All zero if the object
+/// was not allocated or freed.
 ///
-/// It may lie beside an object, where a program can write, so it is read with care: nothing that is
-/// read here is used as an address.
+/// A track may lie beside an object, where a program can write, so readers do not trust it: no
+/// value that they read is used as an address.
 #[repr(C)]
 pub struct Track {
     thread: AtomicU64,
@@ -25,12 +25,12 @@ pub struct Tracked {
     pub thread: u32,
     /// On the monotonic clock.
     pub at_ns: u64,
-    /// Return addresses, innermost first; 0 behind the last.
+    /// Return addresses, innermost first; 0 after the last.
     pub frames: [u64; TRACK_FRAMES],
 }
 
 impl Track {
-    /// Nobody.
+    /// An empty track.
     pub const fn new() -> Self {
         Self {
             thread: AtomicU64::new(0),
@@ -39,7 +39,7 @@ impl Track {
         }
     }
 
-    /// Stores who does it now.
+    /// Stores the thread, the time and the callers.
     pub fn set(&self, thread: u32, at_ns: u64, frames: &[u64; TRACK_FRAMES]) {
         self.thread.store(u64::from(thread), Relaxed);
         self.at_ns.store(at_ns, Relaxed);
@@ -48,12 +48,12 @@ impl Track {
         }
     }
 
-    /// Forgets who did it.
+    /// Empties the track.
     pub fn clear(&self) {
         self.thread.store(0, Relaxed);
     }
 
-    /// Who did it, if anybody.
+    /// The contents, if the track is not empty.
     #[must_use]
     pub fn get(&self) -> Option<Tracked> {
         let thread = self.thread.load(Relaxed) as u32;

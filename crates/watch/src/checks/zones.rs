@@ -1,4 +1,4 @@
-//! Bytes that nobody writes: red zones, poison, canaries.
+//! Bytes that a correct program does not write: red zones, poison, canaries.
 //!
 //! | where | value | name in the kernel (Linux 6.18, `include/linux/poison.h`) |
 //! |---|---|---|
@@ -6,16 +6,16 @@
 //! | zones of a freed object | `bb` | `SLUB_RED_INACTIVE` |
 //! | a new object | `5a` | `POISON_INUSE` |
 //! | a freed object, and its last byte | `6b`, `a5` | `POISON_FREE`, `POISON_END` |
-//! | the canary behind a hardened object | secret, no byte 0 | |
+//! | the canary after a hardened object | secret, no byte 0 | |
 //! | a hardened object that was freed | `00` | |
 //!
-//! A pattern is a word of eight bytes; the byte at an address is the one of the address's place in
-//! its aligned word.
+//! A pattern is a word of eight bytes; an address has the byte of the pattern that is at the
+//! address's place in its aligned word.
 
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
 
-/// Longest zone behind an object that is written and looked at: a page, or a line for canaries.
+/// Longest zone after an object that is written and checked: a page, or a line for canaries.
 const MOST_ZONE: usize = 4096;
 const MOST_CANARY: usize = 64;
 
@@ -30,16 +30,16 @@ const POISON_END: u8 = 0xa5;
 pub struct Range {
     /// The first byte.
     pub start: usize,
-    /// How many.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
-/// A part of a slot that is not as it was left.
+/// A part of a slot that was written over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// In front of the object.
+    /// Before the object.
     Front,
-    /// Behind the object.
+    /// After the object.
     Behind,
     /// In a freed object.
     Freed,
@@ -49,7 +49,7 @@ impl Range {
     /// Writes the pattern.
     ///
     /// # Safety
-    /// The bytes are writable memory of the stack, and the program has been told of none of them.
+    /// The bytes are writable memory of the stack, and the program does not know of them.
     pub unsafe fn fill(self, pattern: u64) {
         let bytes = pattern.to_le_bytes();
         let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
@@ -63,7 +63,7 @@ impl Range {
         }
     }
 
-    /// The first byte that differs from the pattern. The program may write meanwhile.
+    /// The first byte that differs from the pattern. The program may write at the same time.
     ///
     /// # Safety
     /// The bytes are readable memory of the stack.
@@ -71,11 +71,11 @@ impl Range {
     pub unsafe fn first_other(self, pattern: u64) -> Option<usize> {
         let end = self.start + self.bytes;
         let expected = pattern.to_le_bytes();
-        // SAFETY: the addresses that are given lie within the range (caller's promise); volatile,
-        // because a program in error may write to them at the same time.
+        // SAFETY: the addresses lie within the range (caller's promise); volatile, because a faulty
+        // program may write to them at the same time.
         let byte =
             |at: usize| unsafe { core::ptr::with_exposed_provenance::<u8>(at).read_volatile() };
-        // SAFETY: as above, for eight bytes at a multiple of 8.
+        // SAFETY: the caller's promise, for eight bytes at a multiple of 8.
         let word =
             |at: usize| unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
         let mut at = self.start;
@@ -93,7 +93,7 @@ impl Range {
     }
 }
 
-/// The parts of the slot of an object, which lies in it as `shape` says.
+/// The parts of the slot of an object, at the positions that `shape` gives.
 #[derive(Clone, Copy)]
 pub struct Parts {
     slot: Slot,
@@ -102,7 +102,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts; `secret` is that of the process.
+    /// The parts; `secret` is the secret of the process.
     #[must_use]
     pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
         // No byte is 0, so that a string that is one byte too long changes it.
@@ -110,7 +110,7 @@ impl Parts {
         Self { slot, shape, canary }
     }
 
-    /// What the program has.
+    /// The bytes of the program.
     #[must_use]
     pub fn user(&self) -> Range {
         Range { start: self.slot.start + self.shape.front, bytes: self.shape.size }
@@ -120,7 +120,7 @@ impl Parts {
         Range { start: self.slot.start, bytes: self.shape.front }
     }
 
-    /// The zone behind, as far as it is looked at.
+    /// The zone after the object, as far as it is checked.
     fn behind(&self) -> Range {
         let user = self.user();
         let start = user.start + user.bytes;
@@ -144,8 +144,8 @@ impl Parts {
     /// Writes the zones of an object in use. O(zones).
     ///
     /// # Safety
-    /// The slot is writable memory of the stack, and the object is not the program's yet, or is
-    /// being resized.
+    /// The slot is writable memory of the stack, and the program does not have the object yet, or
+    /// is resizing it.
     pub unsafe fn arm(&self) {
         // SAFETY: the zones lie in the slot, outside of the object.
         unsafe {
@@ -154,10 +154,10 @@ impl Parts {
         }
     }
 
-    /// Fills a new object, where that is wanted. O(size).
+    /// Fills a new object, if it has `POISON`. O(size).
     ///
     /// # Safety
-    /// As [`arm`](Self::arm).
+    /// Same as [`arm`](Self::arm).
     pub unsafe fn poison_new(&self) {
         if self.shape.flags.has(CheckFlags::POISON) {
             // SAFETY: the object lies in the slot.
@@ -165,7 +165,7 @@ impl Parts {
         }
     }
 
-    /// Fills an object that was freed, and its zones. O(size).
+    /// Fills a freed object and its zones. O(size).
     ///
     /// # Safety
     /// The slot is writable memory of the stack, and its user has given it up.
@@ -189,7 +189,7 @@ impl Parts {
         }
     }
 
-    /// The first byte of the zones of an object in use that was written. O(zones).
+    /// The first byte in the zones of an object in use that was written over. O(zones).
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
@@ -199,7 +199,7 @@ impl Parts {
         unsafe { self.damage_of_zones(self.active()) }
     }
 
-    /// The first byte of a buried object or its zones that was written. O(size).
+    /// The first byte of a buried object or its zones that was written over. O(size).
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
@@ -219,7 +219,7 @@ impl Parts {
                 None
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the zones lie in the slot (caller's promise).
         written
             .map(|at| (Damage::Freed, at))
             .or_else(|| unsafe { self.damage_of_zones(self.inactive()) })

@@ -1,8 +1,8 @@
-//! The counts of a profile, by call site and size, in memory that others may read.
+//! The counts of a profile, by call site and size, in memory that other processes may read.
 //!
-//! Nobody waits here, and nothing is allocated: a handler of a signal may interrupt any step. A
-//! bucket belongs to whoever puts its key there first; others who meet the key count at once, also
-//! before the frames are written. What finds no room is counted as lost.
+//! No code here waits or allocates: a signal handler may interrupt any step. The task that first
+//! puts a key into a bucket owns it; other tasks with that key count at once, even before the
+//! frames are written. Samples that find no room are counted as lost.
 
 use super::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,
@@ -14,23 +14,23 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Buckets that are looked at for a key.
 const PROBES: u64 = 32;
 
-/// What a call site did.
+/// The action of a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
     Allocate,
     Free,
 }
 
-/// See the module; the words are as [`layout`](super::layout) says.
+/// See the module; [`layout`](super::layout) describes the words.
 pub struct Area {
     start: NonNull<AtomicU64>,
     buckets: usize,
     frames: usize,
 }
 
-// SAFETY: the area is atomics, and its memory is no thread's.
+// SAFETY: the area consists of atomics, and its memory belongs to no thread.
 unsafe impl Sync for Area {}
-// SAFETY: as above.
+// SAFETY: the area consists of atomics, and its memory belongs to no thread.
 unsafe impl Send for Area {}
 
 impl Area {
@@ -38,10 +38,10 @@ impl Area {
     ///
     /// # Safety
     /// From `start` on, [`words`]`(buckets, frames)` words can be read and written as long as the
-    /// area is used, and others use them as atomics only.
+    /// area is used, and other code uses them only as atomics.
     ///
     /// # Panics
-    /// Where `buckets` is no power of two.
+    /// If `buckets` is not a power of two.
     #[must_use]
     pub unsafe fn new(start: NonNull<u64>, buckets: usize, frames: usize) -> Self {
         assert!(buckets.is_power_of_two(), "buckets are found by a mask");
@@ -54,10 +54,10 @@ impl Area {
         words(self.buckets, self.frames) * size_of::<u64>()
     }
 
-    /// A word, as it is now.
+    /// The current value of a word.
     ///
     /// # Panics
-    /// Outside of the area.
+    /// If the word is outside of the area.
     #[must_use]
     pub fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Acquire)
@@ -65,17 +65,17 @@ impl Area {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < words(self.buckets, self.frames), "a word outside of the profile");
-        // SAFETY: inside the memory that `new` was promised.
+        // SAFETY: the word lies inside the memory that `new` was promised.
         unsafe { self.start.add(index).as_ref() }
     }
 
-    /// Where its words begin.
+    /// The address of its first word.
     #[must_use]
     pub fn start(&self) -> NonNull<u64> {
         self.start.cast()
     }
 
-    /// Bytes up to the last frame that is in use.
+    /// Bytes up to the last frame in use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         let frames = self.head(Head::FramesUsed).load(Ordering::Relaxed) as usize;
@@ -92,10 +92,10 @@ impl Area {
         self.word(HEAD_WORDS + number as usize * BUCKET_WORDS + word as usize)
     }
 
-    /// Forgets every count. Nobody adds to any meanwhile. O(buckets).
+    /// Clears every count. No other task may add to the area. O(buckets).
     pub(super) fn clear(&self) {
         for number in 0..self.buckets as u64 {
-            // A page that is not written is not taken.
+            // A page that is only read takes no memory.
             if self.bucket(number, Bucket::Key).load(Ordering::Relaxed) != 0 {
                 for word in 0..BUCKET_WORDS {
                     self.word(HEAD_WORDS + number as usize * BUCKET_WORDS + word)
@@ -117,8 +117,8 @@ impl Area {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an object of `size` bytes at a call site, and returns the bucket; `None` where there
-    /// is no room for it. O(frames of the call site).
+    /// Counts an object of `size` bytes at a call site, and returns the bucket; `None` if there is
+    /// no room for it. O(frames of the call site).
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Area {
         Some(number as u32)
     }
 
-    /// Counts that an object which was counted in this bucket is freed.
+    /// Counts that an object of this bucket was freed.
     pub(super) fn count_freed(&self, bucket: u32, size: u64) {
         let number = u64::from(bucket) & (self.buckets as u64 - 1);
         self.bucket(number, Bucket::Freed).fetch_add(1, Ordering::Relaxed);
@@ -161,8 +161,7 @@ impl Area {
         None
     }
 
-    /// Writes the frames of a call site, as many as there is room for; returns the word that says
-    /// where they are.
+    /// Writes the frames of a call site, if there is room; returns the word that locates them.
     fn write(&self, trace: &[u64]) -> u64 {
         let used = self.head(Head::FramesUsed);
         let fits = |first: u64| {
@@ -179,8 +178,8 @@ impl Area {
     }
 }
 
-/// A number for a call site and a size, not 0. Two that have the same one are counted as one: of
-/// 16,384 pairs that happens once in 10^11 profiles.
+/// A number for a call site and a size, not 0. Two with the same number are counted as one: among
+/// 16,384 pairs this happens once in 10^11 profiles.
 fn hash(trace: &[u64], size: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = trace.iter().fold(size.wrapping_mul(FACTOR), |hash, address| {

@@ -1,11 +1,11 @@
-//! How many bytes lie between two samples.
+//! The number of bytes between two samples.
 //!
-//! Points are strewn over the bytes that a program allocates, as rain falls: each byte has one with
-//! the same small probability, whatever the others have. An object with a point in it is a sample,
-//! so an object of `n` bytes is one with the probability `1 - exp(-n / mean)`, and whoever divides
-//! by that counts every object once on average, whatever the order and the sizes of requests. The
-//! gaps between the points are exponentially distributed, and have no memory: a gap may be replaced
-//! by another one at any time, as long as nobody looks at it first.
+//! Sampling is a Poisson process over allocated bytes: each byte has a point with the same small
+//! probability, independently of all others. An object with a point in it is a sample, so an object
+//! of `n` bytes is sampled with the probability `1 - exp(-n / mean)`; dividing by it gives an
+//! unbiased count, whatever the order and the sizes of requests. The gaps between points are
+//! exponentially distributed, and have no memory: one gap may replace another at any time, as long
+//! as no code has looked at it.
 //!
 //! The mechanism is that of tcmalloc's and Go's heap profiles.
 
@@ -17,9 +17,9 @@ const FRACTION: u32 = 32;
 /// `ln(2)`.
 const LN_2: u64 = 0xb172_17f7;
 
-/// `log2(number)` with [`FRACTION`] bits behind the point; `number` is not 0. The integer part is
-/// the place of the highest bit. Squaring the rest doubles its logarithm: each time the square
-/// reaches 2, the next bit is 1.
+/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. The integer part is the
+/// place of the highest bit. Squaring the rest doubles its logarithm: each time the square reaches
+/// 2, the next bit is 1.
 fn log2(number: u64) -> u64 {
     let place = 63 - number.leading_zeros();
     let mut rest = number << (63 - place);
@@ -40,8 +40,8 @@ fn gap(number: u64, mean: u64) -> u64 {
     u64::try_from((nats * u128::from(mean)) >> FRACTION).unwrap_or(u64::MAX)
 }
 
-/// The next state of Marsaglia's xorshift generator (2003), which is its number too; never 0 after
-/// another number.
+/// The next state of Marsaglia's xorshift generator (2003), which is also its output; never 0
+/// unless `state` is 0.
 fn next(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;
@@ -51,9 +51,8 @@ fn next(mut state: u64) -> u64 {
 fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
-    /// Loads and stores are plain: a thread that loses its CPU between the two stores a gap that is
-    /// over, and so one gap takes the place of another one that nobody has looked at. The line is
-    /// its CPU's own.
+    /// Loads and stores are plain: a thread that loses its CPU between them stores a gap that is
+    /// over, and so replaces another gap that no code has looked at. The line belongs to its CPU.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,
@@ -62,28 +61,28 @@ fresh_zero! {
 }
 
 impl Countdown {
-    /// Begins a new gap. `seed` is another one for each CPU.
+    /// Begins a new gap. Each CPU has a different `seed`.
     pub(super) fn begin(&self, seed: u64, mean: u64) {
-        // Seeds that differ in few bits are far from each other after a multiplication, and the low
-        // bits of the product come to where they count.
+        // The multiplication separates seeds that differ in few bits, and moves their low bits to
+        // where they matter.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.random.store(next(next((mixed ^ mixed >> 32) | 1)), Relaxed);
         self.renew(mean);
     }
 
-    /// Returns whether an object of `size` bytes is no sample, without counting it.
+    /// Returns whether an object of `size` bytes is not a sample, without counting it.
     #[inline(always)]
     pub(super) fn is_beyond(&self, size: u64) -> bool {
         size <= self.left.load(Relaxed)
     }
 
-    /// Counts an object of `size` bytes that is no sample.
+    /// Counts an object of `size` bytes that is not a sample.
     #[inline(always)]
     pub(super) fn pass(&self, size: u64) {
         self.left.store(self.left.load(Relaxed).saturating_sub(size), Relaxed);
     }
 
-    /// Begins the next gap behind an object that is a sample. O(1), some 50 ns.
+    /// Begins the next gap after an object that is a sample. O(1), some 50 ns.
     pub(super) fn renew(&self, mean: u64) {
         let random = next(self.random.load(Relaxed).max(1));
         self.random.store(random, Relaxed);

@@ -1,4 +1,4 @@
-//! The profile of one heap: which requests are samples, and what becomes of them.
+//! The profile of one heap: chooses samples among requests, and follows them until they are freed.
 
 use super::area::{Area, Did};
 use super::gap::Countdown;
@@ -9,34 +9,34 @@ use quarry_mm::slab::Late;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Writes the addresses of the callers of the running thread, the callee first, and returns how
-/// many. Runs inside of `malloc` and of handlers of signals: it neither allocates nor waits.
+/// Writes the addresses of the callers of the running thread, the callee first, and returns their
+/// number. Runs inside `malloc` and signal handlers: it neither allocates nor waits.
 pub type Tracer = fn(&mut [u64; MOST_FRAMES]) -> usize;
 
 /// Mean bytes from one sample to the next (tcmalloc and Go 1.26: 512 KiB).
 pub const DEFAULT_MEAN: u64 = 512 << 10;
 
-/// The largest mean: beyond it nothing is sampled anyway.
+/// The largest mean: with a larger one nothing is sampled in practice.
 pub const LARGEST_MEAN: u64 = 1 << 50;
 
-/// How a profile is taken.
+/// Options of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
     /// Mean bytes from one sample to the next, `1..=`[`LARGEST_MEAN`].
     pub mean: u64,
     /// True if frees of samples are traced too.
     pub frees: bool,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Who is asked for call sites.
+    /// The function that finds call sites.
     pub tracer: Tracer,
 }
 
-/// Somebody takes a sample at this moment; another try may succeed.
+/// Another task takes a sample at this moment; a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// What the first profile makes.
+/// Tables, made for the first profile.
 struct Tables {
     area: Area,
     records: Records,
@@ -58,7 +58,7 @@ pub struct HeapProfile {
 }
 
 impl HeapProfile {
-    /// None yet.
+    /// No profile yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -71,11 +71,11 @@ impl HeapProfile {
         }
     }
 
-    /// Makes the tables for `slots` CPUs; returns the bytes of the descriptors, 0 where they were
-    /// made before. One task at a time.
+    /// Makes the tables for `slots` CPUs; returns the bytes of the descriptors, 0 if they were made
+    /// before. One task at a time.
     ///
     /// # Errors
-    /// The system's refusal; then nothing is made.
+    /// The system's error; then no table is made.
     pub(crate) fn make_tables(
         &self,
         os: &'static dyn Os,
@@ -105,18 +105,18 @@ impl HeapProfile {
         self.session.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// Begins a profile: forgets the counts of the one before. One task at a time. Does nothing
-    /// before [`prepare`](Self::prepare), and while one is on. O(buckets + slots).
+    /// Begins a profile, and clears the counts of the previous one. One task at a time. Does
+    /// nothing before [`prepare`](Self::prepare), and while a profile is on. O(buckets + slots).
     ///
     /// # Errors
-    /// Where a task is still adding to the one before.
+    /// If a task is still adding to the previous one.
     pub(crate) fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let session = self.session.load(Ordering::SeqCst);
         if session % 2 == 1 {
             return Ok(());
         }
-        // A task says that it is busy before it looks at the session: one sees the other.
+        // A task sets `busy` before it reads the session: so one of the two sees the other.
         if self.busy.load(Ordering::SeqCst) != 0 {
             return Err(Busy);
         }
@@ -135,7 +135,7 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Ends the profile; its counts stay. Samples that are in use are freed as before.
+    /// Ends the profile; its counts stay. Samples in use are freed as before.
     pub(crate) fn end(&self) {
         if let Some(tables) = self.tables.get()
             && self.is_on()
@@ -145,7 +145,7 @@ impl HeapProfile {
         }
     }
 
-    /// In the child of a fork: tasks that were adding to the profile are not there.
+    /// In the child of a fork: tasks that were adding to the profile do not exist here.
     pub fn adopt_in_child(&self) {
         if self.busy.load(Ordering::Relaxed) != 0 {
             self.busy.store(0, Ordering::Relaxed);
@@ -158,18 +158,18 @@ impl HeapProfile {
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown of a CPU for an object of `size` bytes that is no sample; `None` where it may
-    /// be one. Whoever then allocates the object [passes](Passing::pass).
+    /// The countdown of a CPU for an object of `size` bytes that is not a sample; `None` if it may
+    /// be one. The caller that then allocates the object calls [`pass`](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;
         countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
     }
 
-    /// Counts an object of `size` bytes, and returns whether it is a sample of the profile that is
-    /// on. O(1).
+    /// Counts an object of `size` bytes, and returns whether it is a sample of the current profile.
+    /// O(1).
     pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
-        // Nothing takes memory as well.
+        // An object of 0 bytes takes memory as well.
         let size = size.max(1);
         if let Some(passing) = self.passing(slot, size) {
             passing.pass();
@@ -180,8 +180,8 @@ impl HeapProfile {
         self.is_on()
     }
 
-    /// Makes an object of `size` bytes a sample, whose block begins at `pfn`. Returns its record;
-    /// `None`, and the sample counted as lost, where there is no room for it. Calls the tracer.
+    /// Makes an object of `size` bytes, whose block begins at `pfn`, a sample. Returns its record;
+    /// if there is no room, counts the sample as lost and returns `None`. Calls the tracer.
     pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
@@ -189,7 +189,7 @@ impl HeapProfile {
 
             bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
-                    // It counts as freed, or it would be in use for ever.
+                    // Counted as freed, because it would stay in use for ever.
                     tables.area.count_freed(bucket, size);
                     tables.area.note_lost();
                     return None;
@@ -200,8 +200,8 @@ impl HeapProfile {
         })
     }
 
-    /// Ends a sample whose object is freed, and gives back what is known of it. Calls the tracer
-    /// where frees are traced.
+    /// Ends a sample whose object is freed, and gives back its record. Calls the tracer if frees
+    /// are traced.
     pub(crate) fn end_sample(&self, record: u32) {
         let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
         self.while_on(|tables, session| {
@@ -217,18 +217,18 @@ impl HeapProfile {
         tables.records.give(record);
     }
 
-    /// What is known of a sampled object.
+    /// The record of a sampled object.
     pub(crate) fn read(&self, record: u32) -> Option<Sampled> {
         self.tables.get()?.records.read(record)
     }
 
-    /// Lets `add` add to the profile that is on, if one is.
+    /// Calls `add` for the current profile, if one is on.
     fn while_on(&self, add: impl FnOnce(&Tables, u32) -> Option<u32>) -> Option<u32> {
         let tables = self.tables.get()?;
         self.busy.fetch_add(1, Ordering::SeqCst);
         let session = self.session.load(Ordering::SeqCst);
         let added = if session % 2 == 1 { add(tables, session) } else { None };
-        // A handler of a signal may have forked meanwhile, and then the child has forgotten it.
+        // If a signal handler has forked since, the child has reset the count.
         let less = |busy: u32| busy.checked_sub(1);
         let _ = self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         added
@@ -238,7 +238,7 @@ impl HeapProfile {
     fn count(&self, tables: &Tables, did: Did, size: u64) -> Option<u32> {
         let mut frames = [0; MOST_FRAMES];
         let tracer = self.tracer.load(Ordering::Relaxed);
-        // SAFETY: `begin` has stored a `Tracer` before the session became odd, which the caller has
+        // SAFETY: `begin` stored a `Tracer` before the session became odd, which the caller has
         // seen.
         let tracer = unsafe { core::mem::transmute::<*mut (), Tracer>(tracer) };
         let found = tracer(&mut frames).min(MOST_FRAMES);
@@ -257,22 +257,22 @@ impl Default for HeapProfile {
 }
 
 impl Sampled {
-    /// An object of `size` bytes, of which the program may use `usable`, in `frames` frames from
-    /// `pfn` on; 0 frames for a mapping.
+    /// An object of `size` bytes in `frames` frames from `pfn` on (0 frames for a mapping); the
+    /// program may use `usable` bytes of it.
     #[must_use]
     pub(crate) fn of(size: usize, pfn: Pfn, frames: u32, usable: usize) -> Self {
         Self { size, pfn, frames, usable, bucket: 0, session: 0 }
     }
 }
 
-/// An object that is no sample, before it is counted.
+/// An object that is not a sample, before it is counted.
 pub(crate) struct Passing<'a> {
     countdown: &'a Countdown,
     size: u64,
 }
 
 impl Passing<'_> {
-    /// Counts it.
+    /// Counts the object.
     #[inline(always)]
     pub(crate) fn pass(self) {
         self.countdown.pass(self.size);

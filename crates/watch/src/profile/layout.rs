@@ -1,15 +1,14 @@
-//! Where a heap profile has what: words of 64 bits, the same in memory, in a file, and to the
-//! reader.
+//! The layout of a heap profile: words of 64 bits, the same in memory, in a file, and for readers.
 //!
 //! ```text
-//! head       512 words, of which `Head` names those that are used
-//! buckets    8 words each: what one call site did with objects of about one size
-//! frames     addresses of code, those of one call site behind each other, the callee first
+//! head       512 words; `Head` names those that are used
+//! buckets    8 words each: one call site's actions on objects of about one size
+//! frames     addresses of code, in a row for each call site, the callee first
 //! ```
 //!
-//! The process only adds to counts while it samples, and readers look whenever they like: they
-//! treat every word as a stranger's. A profile that was written to a file is followed by a copy of
-//! `/proc/self/maps`, which says what code the addresses are.
+//! The process only adds to counts while it samples, and readers may look at any time: they trust
+//! no word. In a file, the profile is followed by a copy of `/proc/self/maps`, by which readers
+//! find the code at the addresses.
 
 /// First word: "QUARRYHP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYHP");
@@ -23,8 +22,8 @@ pub const HEAD_WORDS: usize = 512;
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 8;
 
-/// Buckets of a profile of a process. With 64 frames and a few sizes each, that is what programs of
-/// some million lines need; what does not fit is counted as lost.
+/// Buckets of a profile of a process. With 64 frames and a few sizes each, programs of some million
+/// lines need this many; samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
 /// Addresses of code that a profile of a process has room for.
@@ -41,9 +40,9 @@ pub enum Head {
     Magic,
     /// [`VERSION`].
     Version,
-    /// Buckets that there are.
+    /// Number of buckets.
     Buckets,
-    /// Addresses of code that there is room for.
+    /// Room for addresses of code.
     Frames,
     /// The process.
     Pid,
@@ -51,9 +50,9 @@ pub enum Head {
     Mean,
     /// Counts the profiles of the process; odd while the present one is on.
     Session,
-    /// When the profile began, in nanoseconds since 1970.
+    /// Start of the profile, in nanoseconds since 1970.
     Started,
-    /// When it ended; 0 while it is on.
+    /// End of the profile; 0 while it is on.
     Stopped,
     /// Samples that were taken.
     Samples,
@@ -61,7 +60,7 @@ pub enum Head {
     Lost,
     /// Addresses of code that are in use.
     FramesUsed,
-    /// 1 where frees are traced too.
+    /// 1 if frees are traced too.
     TracesFrees,
 }
 
@@ -69,31 +68,31 @@ pub enum Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Bucket {
-    /// A hash of the rest, 0 where the bucket is free.
+    /// A hash of the rest, 0 if the bucket is free.
     Key,
-    /// `{written : 1 | first frame : 47 | frames : 16}`, 0 where it has not been written yet.
+    /// `{written : 1 | first frame : 47 | frames : 16}`, 0 if it has not been written yet.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: whether these are the frees of a call site, and what the sizes
-    /// of the objects begin with: see [`about`].
+    /// `{frees : 1 | bytes : 63}`: the kind of the bucket, and the leading bits of its objects'
+    /// sizes: see [`about`].
     Size,
-    /// Objects that were allocated (or freed, where these are frees).
+    /// Objects that were allocated (or freed, if the bucket counts frees).
     Allocated,
     /// Their bytes, as they were requested.
     AllocatedBytes,
-    /// Those of them that have been freed since.
+    /// Number of these objects that have been freed since.
     Freed,
     /// Their bytes.
     FreedBytes,
 }
 
-/// The bit of [`Bucket::Trace`] that says that the frames are written.
+/// The bit of [`Bucket::Trace`] that is set once the frames are written.
 pub const TRACE_WRITTEN: u64 = 1 << 63;
 
-/// The bit of [`Bucket::Size`] that says that these are frees.
+/// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size without all but its highest three bits: objects of one bucket differ by an eighth at
-/// most, so that their mean size says how likely each of them was a sample, to a few parts in a
+/// A size reduced to its highest four bits: objects of one bucket differ by an eighth at most, so
+/// that their mean size gives the probability that each of them was a sample, to a few parts in a
 /// thousand.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
@@ -101,7 +100,7 @@ pub const fn about(size: u64) -> u64 {
     if bits <= 4 { size } else { size >> (bits - 4) << (bits - 4) }
 }
 
-/// Words of a profile with so many buckets and frames.
+/// Words of a profile with this many buckets and frames.
 #[must_use]
 pub const fn words(buckets: usize, frames: usize) -> usize {
     HEAD_WORDS + buckets * BUCKET_WORDS + frames

@@ -1,15 +1,14 @@
-//! The heap profile: which call sites allocate, and what of it is in use, from samples.
+//! The heap profile: allocations by call site, and the part in use, from samples.
 //!
 //! A profile is switched on and off at run time. Each byte that the program requests has the same
 //! small chance to make its object a *sample*: an object in frames of its own, whose call site is
-//! recorded, and whose free is seen because the fast path of `free` knows no such frames. Counts
-//! lie in an [`Area`] that other processes may read; the samples in use are `Records` of the
+//! recorded, and whose free is seen because the fast path of `free` does not handle such frames.
+//! Counts lie in an [`Area`] that other processes may read; the samples in use are `Records` of the
 //! heap.
 //!
-//! Nothing here takes a lock or allocates, so handlers of signals may be samples too.
+//! Nothing here takes a lock or allocates, so signal handlers may be samples too.
 //!
-//! Order of the files, each using only those before it: `layout`, `gap`, `records`, `area`,
-//! `heap_profile`.
+//! Files, each using only those before it: `layout`, `gap`, `records`, `area`, `heap_profile`.
 
 mod area;
 mod gap;

@@ -1,8 +1,9 @@
 //! The sampled objects that are in use.
 //!
-//! A record has the same place as long as the process lives, so whoever has its number may read it
-//! at any time. Free records are a stack through themselves; its head counts the changes, so that a
-//! task that was interrupted while it took one notices when another has taken and returned it.
+//! A record keeps its place as long as the process lives, so any task that has its number may read
+//! it at any time. Free records form a stack, linked through themselves; its head counts changes,
+//! so that a task that was interrupted while taking a record notices when another has taken and
+//! returned it.
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -15,26 +16,26 @@ pub const MOST_RECORDS: usize = if cfg!(any(test, quarry_model)) { 32 } else { 6
 pub const NO_RECORD: u32 = 0;
 
 fresh_zero! {
-    /// One sampled object. Belongs to the user of the object, as that does.
+    /// One sampled object. The user of the object owns its record too.
     struct Record {
         /// Bytes that were requested.
         size: AtomicU64,
-        /// Its head, to tell it from an address behind it.
+        /// The first frame of the object, to tell its address from those after it.
         pfn: AtomicU32,
         /// Frames of its block; 0 for a mapping, which describes itself.
         frames: AtomicU32,
         /// Bytes that the program may use.
         usable: AtomicU32,
-        /// What is counted when it is freed.
+        /// The bucket that counts its free.
         bucket: AtomicU32,
-        /// The profile that it is a sample of.
+        /// The session of the profile that it is a sample of.
         session: AtomicU32,
         /// The next free record.
         next: AtomicU32,
     }
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// Bytes that were requested.
@@ -56,7 +57,7 @@ pub(super) struct Records {
     records: OsArray<Record>,
     /// `{changes : 32 | first free record : 32}`.
     free: AtomicU64,
-    /// Records that were ever used; the first is nobody's.
+    /// Records that were ever used; the first is never given out.
     used: AtomicU32,
 }
 
@@ -66,10 +67,10 @@ impl Records {
         Ok(Self { records, free: AtomicU64::new(0), used: AtomicU32::new(1) })
     }
 
-    /// Bytes of all.
+    /// Bytes of all records.
     pub(super) const BYTES: usize = MOST_RECORDS * size_of::<Record>();
 
-    /// Takes a free record; `None` where all are in use. O(1), without a lock.
+    /// Takes a free record; `None` if all are in use. O(1), without a lock.
     pub(super) fn take(&self) -> Option<u32> {
         let mut head = self.free.load(Ordering::Acquire);
         while head as u32 != NO_RECORD {
@@ -84,7 +85,7 @@ impl Records {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
     }
 
-    /// Gives a record back, which its owner does not use any more.
+    /// Gives back a record that its owner does not use any more.
     pub(super) fn give(&self, number: u32) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
@@ -108,7 +109,7 @@ impl Records {
         record.session.store(sampled.session, Ordering::Relaxed);
     }
 
-    /// What a record says; `None` for a number that no record has.
+    /// The contents of a record; `None` for a number without a record.
     pub(super) fn read(&self, number: u32) -> Option<Sampled> {
         if number == NO_RECORD || number as usize >= MOST_RECORDS {
             return None;

@@ -1,11 +1,11 @@
 //! `order0`: single pages only, one list per migratetype, fixed `batch` and `high`.
 //!
 //! The kernel up to 5.13: batch 31 and high 186 to 4.18, 63 and 378 since; document 004 measured
-//! 310 and 1,860. Blocks of any other order go to the zone. A drain begins with the second list,
-//! that of movable pages, because the kernel counts on before it looks.
+//! 310 and 1,860. Blocks of any other order go to the zone. A drain begins with the second list, of
+//! movable pages, because the kernel increments its index before it looks.
 //!
 //! Up to Linux 2.6.31 one list held pages of all migratetypes (5f8dcc21211a, 2.6.32). Where all
-//! pages are of one type, as those of slabs are, the three lists do the same.
+//! pages are of one type, as slabs are, the three lists do the same.
 
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::Tuning;

@@ -50,7 +50,7 @@ pub struct RegisteredPages {
     pub policy: Chosen,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// A description in some words.
+    /// A short description.
     pub about: &'static str,
 }
 
@@ -58,8 +58,8 @@ macro_rules! define {
     ($($type:ident, $page:literal, $about:literal,
        [$($id:ident: $name:literal = $value:expr),+];)+) => {
         /// One of the page policies, chosen by its name as a program runs. Each decision looks the
-        /// choice up, so that pages cost the same but for what the policies do: 23 of 325
-        /// instructions for a page taken and given back.
+        /// choice up, so that policies differ in cost only by what they do: the look-ups take 23 of
+        /// 325 instructions for a page taken and given back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Chosen {
             $(#[doc = $about] $type($type)),+

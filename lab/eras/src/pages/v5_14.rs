@@ -1,7 +1,7 @@
 //! `v5.14`: the lists of Linux 5.14, orders 0..=3 and 9 by migratetype, a fixed `high`. `v5.18`, up
 //! to Linux 6.6, drains whole lists and lets rows of high orders go.
 //!
-//! `high` is what the low watermark allows each CPU: where all lists are full, reclaim has not yet
+//! `high` is each CPU's share of the low watermark: when all lists are full, reclaim has not yet
 //! begun. Frees in a row double the next drain (`free_factor`), allocations halve it. Refills are
 //! of a fixed size. While memory is being reclaimed the lists keep four batches.
 
@@ -15,7 +15,7 @@ use quarry_mm::pcp::{
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V5_14 {
-    /// True if a block of orders 1..=3 that is freed behind a drain sends all listed pages to the
+    /// True if a block of orders 1..=3 that is freed after a drain sends all listed pages to the
     /// zone (`free_high`), and drains take whole lists: both since Linux 5.18.
     pub frees_high: bool,
 }

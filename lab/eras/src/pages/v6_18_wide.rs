@@ -1,4 +1,4 @@
-//! `v6.18-wide`: the lists of `v6.18` with those of orders 4 to 8, which no kernel has. There
+//! `v6.18-wide`: the lists of `v6.18`, and lists of orders 4 to 8, which no kernel has. In `v6.18`
 //! blocks of these orders cost a critical section of the zone and a split each, which two CPUs want
 //! at once. The bound of what a list keeps is the same for all orders together.
 

@@ -49,7 +49,7 @@ impl<W: FreshZero> Records<W> {
         })
     }
 
-    /// Makes the entries of `slab` accessible, and of all frames in front of it.
+    /// Makes the entries of `slab` and of all frames before it accessible.
     pub(super) fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
         if slab.index() < self.previous.len() {
             return Ok(());

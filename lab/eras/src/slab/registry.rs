@@ -33,12 +33,12 @@ const fn behind_alias(name: &str) -> &str {
     name
 }
 
-/// Something to be done with a policy that is known by its name.
+/// An operation on a policy that is known by its name.
 pub trait SlabVisitor<P: PerCpu> {
     /// The result.
     type Output;
 
-    /// Does it.
+    /// Runs the operation.
     fn visit<S: SlabPolicy<P> + 'static>(self) -> Self::Output;
 }
 
@@ -55,7 +55,7 @@ pub trait Registered {
 /// `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
-/// Where there is no such policy, which stops the build of whoever asks at compile time.
+/// Where there is no such policy, which stops a build that asks for it at compile time.
 #[must_use]
 pub const fn line_of(name: &str) -> usize {
     let name = behind_alias(name);

@@ -30,8 +30,6 @@ mod registry;
 mod sheaf_6_18;
 mod slub;
 mod slub_misuse;
-#[path = "../../../../crates/mm/tests/suites/support/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "these suites need less of it than the product's")]
 mod support;
 #[path = "../../../../crates/mm/tests/suites/threads.rs"]
 mod threads;

@@ -1,6 +1,6 @@
-//! What an index holds at one place, and the word that says so.
+//! The entry at one place of an index, and its encoding as a word.
 //!
-//! The words are those of a [tree of words](quarry_sys::percpu::WordTree): a leaf is
+//! The words form a [tree of words](quarry_sys::percpu::WordTree): a leaf is
 //! `number << 3 | 1` for a page and `value << 3 | 5` for a shadow entry (the kernel's value entry,
 //! `include/linux/xarray.h`, Linux 6.12).
 
@@ -23,7 +23,7 @@ pub enum Entry {
     Empty,
     /// A cached page.
     Page(PageNo),
-    /// A page that was evicted: what [`workingset`](crate::page_cache::workingset) recorded of it,
+    /// An evicted page: the value that [`workingset`](crate::page_cache::workingset) recorded,
     /// below `2^SHADOW_BITS`.
     Shadow(u64),
 }
@@ -42,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// The entry that a word stands for; a word that is no leaf counts as empty.
+    /// The entry that a word stands for; a word that is not a leaf counts as empty.
     #[inline(always)]
     pub(super) const fn from_word(word: u64) -> Self {
         match word & KIND {
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// The page, if this is one.
+    /// The page, if the entry is one.
     #[inline(always)]
     #[must_use]
     pub const fn page(self) -> Option<PageNo> {
@@ -70,13 +70,13 @@ impl Entry {
     }
 }
 
-/// Returns whether a word is a leaf, and no node.
+/// Returns whether a word is a leaf, not a node.
 #[inline(always)]
 pub(super) const fn is_leaf(word: u64) -> bool {
     word & WordTree::IS_LEAF != 0
 }
 
-/// A mark of a page in its index, by which writeback finds it without looking at the others
+/// A mark of a page in its index, by which writeback finds the page without looking at others
 /// (`PAGECACHE_TAG_DIRTY` and `PAGECACHE_TAG_WRITEBACK`, `include/linux/fs.h`, Linux 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

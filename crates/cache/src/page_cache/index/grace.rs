@@ -1,13 +1,13 @@
-//! Nodes that left their index, while walks may still be in them.
+//! Nodes that left their index while walks may still be in them.
 //!
 //! A node goes back to its slab cache once no walk that began before it left is still under way:
-//! one barrier serves all nodes that wait. Where the calling task may not raise the barrier, they
-//! wait for one that may.
+//! one barrier serves all nodes that wait. If the calling task may not raise the barrier, the nodes
+//! wait for a task that may.
 //!
-//! A new node of an index is taken from here first, without a barrier: nodes are type-stable, and a
+//! New nodes of an index are taken from here first, without a barrier: nodes are type-stable, and a
 //! walk that strays into another index by a recycled node finds a page with another key, or
-//! nothing, and looks again under the lock (`SLAB_TYPESAFE_BY_RCU` of the kernel, Linux 4.12, works
-//! so). So the nodes that wait are never more than those that were in use at once.
+//! nothing, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of the kernel, Linux 4.12).
+//! So no more nodes wait than were in use at the same time.
 
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
@@ -18,15 +18,15 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Nodes that wait before a barrier is worth its price: one costs as much as some thousand
+/// Nodes that wait before a barrier is worth its price: a barrier costs as much as some thousand
 /// instructions on every CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 
-/// Nodes that go back at once.
+/// Nodes that are freed together.
 const FREED_AT_ONCE: usize = 32;
 
 fresh_zero! {
-    /// The nodes that wait; zero bytes are none.
+    /// The nodes that wait; zero bytes hold none.
     pub struct Grace {
         lock: CountedLock<Chain>,
         /// The length of the chain, read without the lock.
@@ -37,16 +37,16 @@ fresh_zero! {
     }
 }
 
-/// What a [`Grace`] did so far.
+/// The counts of a [`Grace`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraceStats {
     /// Nodes that wait now.
     pub waiting: u64,
     /// Nodes that went back to their slab cache.
     pub freed: u64,
-    /// Nodes that an index took again before that.
+    /// Nodes that an index reused instead.
     pub recycled: u64,
-    /// Barriers.
+    /// Barriers that were raised.
     pub barriers: u64,
 }
 
@@ -75,7 +75,7 @@ impl Grace {
         self.waiting.load(Relaxed) as usize
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     #[must_use]
     pub fn stats(&self) -> GraceStats {
         GraceStats {
@@ -86,7 +86,7 @@ impl Grace {
         }
     }
 
-    /// Takes nodes that no index has any more.
+    /// Takes nodes that left their index.
     pub(super) fn defer(&self, nodes: &mut Chain) {
         if nodes.len() == 0 {
             return;
@@ -96,7 +96,7 @@ impl Grace {
         self.waiting.store(waiting.len() as u64, Relaxed);
     }
 
-    /// A node that waits, made empty.
+    /// Takes a node that waits, and empties it.
     pub(super) fn recycle(&self) -> Option<NodeRef> {
         if self.waiting() == 0 {
             return None;
@@ -110,9 +110,9 @@ impl Grace {
         Some(node)
     }
 
-    /// Gives the nodes that wait back to their slab cache, if there are at least `least`. Returns
-    /// how many; 0 where the calling task may not raise the barrier. The caller holds no lock of an
-    /// index. O(nodes), at most one barrier.
+    /// Gives the nodes that wait back to their slab cache, if at least `least` wait. Returns how
+    /// many; 0 if the calling task may not raise the barrier. The caller holds no lock of an index.
+    /// O(nodes), at most one barrier.
     pub fn release<H: NodeHost>(&self, host: &H, least: usize) -> usize {
         if self.waiting() < least.max(1) {
             return 0;
@@ -135,8 +135,8 @@ impl Grace {
                     *object = node.object();
                 }
             }
-            // SAFETY: the nodes came from the host, left their index before the barrier, and the
-            // chain owned them since.
+            // SAFETY: the nodes came from the host, left their index before the barrier, and only
+            // this chain has had them since.
             unsafe { host.free_nodes(&freed[..some]) };
         }
         self.freed.fetch_add(count as u64, Relaxed);

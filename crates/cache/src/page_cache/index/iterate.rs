@@ -1,4 +1,4 @@
-//! Looking at entries in order: all, pages, tagged pages; the first and the last.
+//! Iteration in order of the index: over all entries, pages, or tagged pages.
 
 use super::entry::{Entry, Tag};
 use super::node::{LEVEL_BITS, NODE_SLOTS, Node, NodeRef};
@@ -6,7 +6,7 @@ use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 use core::ops::RangeInclusive;
 
-/// Which places a search stops at.
+/// The places at which a search stops.
 #[derive(Clone, Copy)]
 enum Select {
     Used,
@@ -23,7 +23,7 @@ impl Select {
 }
 
 impl<T> LockedIndex<'_, T> {
-    /// The first place from `from` on that is selected, with its node unless it is the root.
+    /// The first selected place from `from` on, with its node unless it is the root.
     fn next(&mut self, from: u64, select: Select) -> Option<(u64, Place)> {
         let Some((mut node, shift)) = self.head() else {
             let selected = match select {
@@ -85,13 +85,13 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Collects entries of `range` in order, from its start on, as many as fit into `found`;
-    /// returns how many. O(found + nodes).
+    /// Collects entries of `range` in order from its start, as many as fit into `found`; returns
+    /// their number. O(found + nodes).
     pub fn entries(&mut self, range: RangeInclusive<u64>, found: &mut [(u64, Entry)]) -> usize {
         self.collect(range, Select::Used, found, Some)
     }
 
-    /// Collects pages of `range` that have a tag, as [`entries`](Self::entries).
+    /// Like [`entries`](Self::entries), for pages that have a tag.
     pub fn tagged(
         &mut self,
         range: RangeInclusive<u64>,
@@ -103,7 +103,7 @@ impl<T> LockedIndex<'_, T> {
         })
     }
 
-    /// Walks once to each node of leaves, and through it.
+    /// Walks down once to each node of leaves, then through its words.
     fn collect<F>(
         &mut self,
         range: RangeInclusive<u64>,
@@ -141,7 +141,7 @@ impl<T> LockedIndex<'_, T> {
     }
 }
 
-/// The place behind a node, and the nearest node above that has it.
+/// The first place after a node, and the nearest node above that contains it.
 fn behind(node: NodeRef, from: u64) -> Option<(NodeRef, u64)> {
     let above = u32::from(node.shift.get()) + LEVEL_BITS;
     let behind = ((from >> above) + 1) << above;

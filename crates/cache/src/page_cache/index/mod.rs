@@ -1,9 +1,9 @@
 //! The index of a mapping: a radix tree from the numbers of pages to cached pages and to shadow
 //! entries of evicted ones. Walks read it without a lock.
 //!
-//! A tree has one lock, which holds the mapping's own data as well. What the trees of a page cache
-//! share, the nodes that wait until no walk is in them and the lists of nodes that hold shadow
-//! entries only, is in [`IndexNodes`].
+//! A tree has one lock, which also guards the mapping's own data. [`IndexNodes`] has what the trees
+//! of a page cache share: the nodes that wait until no walk is in them, and the lists of nodes that
+//! hold only shadow entries.
 //!
 //! ```text
 //! let mut preload = Preload::new(host, &nodes.grace);
@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! Order of the files, each using only those before it: `entry`, `node`, `grace`, `preload`;
-//! `shadow_nodes`, `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
+//! Files, each using only those before it: `entry`, `node`, `grace`, `preload`; `shadow_nodes`,
+//! `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
 
 mod batch;
 mod entry;

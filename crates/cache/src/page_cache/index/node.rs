@@ -1,10 +1,10 @@
-//! The nodes of an index: 64 words and 64 bytes of header, as `struct xa_node` of the kernel
+//! The nodes of an index: 64 words and 64 bytes of header, like `struct xa_node` of the kernel
 //! (`include/linux/xarray.h`, Linux 6.12), which has the same 576 bytes.
 //!
-//! Who may touch what:
-//! * the words: whoever holds the lock of the index writes them; walks read them at any time
+//! Access:
+//! * the words: written under the lock of the index; walks read them at any time
 //! * `next`, `previous`, `is_listed`: under the lock of the list that the node is on, or by the
-//!   only owner of a node that no index has
+//!   only owner of a node that is in no index
 //! * the rest of the header: under the lock of the index
 //!
 //! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
@@ -27,7 +27,7 @@ pub const NODE_BYTES: usize = 576;
 /// The alignment of a node.
 pub const NODE_ALIGN: usize = WordTree::NODE_ALIGN;
 
-/// Address bits below a node's place in its parent, per level.
+/// Bits of an index that select a word at one level.
 pub(super) const LEVEL_BITS: u32 = WordTree::LEVEL_BITS;
 
 /// A node.
@@ -41,14 +41,14 @@ pub(super) struct Node {
     pub(super) previous: Cell<Option<NodeRef>>,
     /// The number of the index's owner, for the shrinker.
     pub(super) owner: Cell<u32>,
-    /// Index bits below this node's words: 0 in a node of leaves.
+    /// Number of index bits below this node's words: 0 in a node of leaves.
     pub(super) shift: Cell<u8>,
-    /// The place in the parent.
+    /// The node's place in its parent.
     pub(super) offset: Cell<u8>,
     count: Cell<u8>,
     pub(super) shadows: Cell<u8>,
     pub(super) is_listed: Cell<bool>,
-    /// The node of the memory that it lies in.
+    /// The NUMA node of its memory.
     memory: Cell<u8>,
 }
 
@@ -66,9 +66,9 @@ impl Deref for NodeRef {
 
     #[inline(always)]
     fn deref(&self) -> &Node {
-        // SAFETY: a reference is made from an object of the host that holds a node, and all of them
-        // are gone when the object goes back: `Preload` and `Grace` own the nodes that they free.
-        // No `&mut` to a node exists.
+        // SAFETY: a reference is made from an object of the host that holds a node, and no
+        // reference is left when the object goes back: `Preload` and `Grace` own the nodes that
+        // they free. No `&mut` to a node exists.
         unsafe { self.0.as_ref() }
     }
 }
@@ -77,7 +77,7 @@ impl NodeRef {
     /// Makes an empty node of an object.
     ///
     /// # Safety
-    /// The object is the caller's, has [`NODE_BYTES`] bytes and is aligned to [`NODE_ALIGN`].
+    /// The caller owns the object, which has [`NODE_BYTES`] bytes and is aligned to [`NODE_ALIGN`].
     pub(super) unsafe fn make(object: Object, memory: NodeId) -> Self {
         let node = object.cast::<Node>();
         debug_assert!(node.is_aligned(), "nodes are aligned to {NODE_ALIGN}");
@@ -107,13 +107,13 @@ impl NodeRef {
         self.0.cast()
     }
 
-    /// The word that stands for this node as the head of a tree, but for its shift.
+    /// The word that stands for this node as the head of a tree, without its shift.
     #[inline]
     pub(super) fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The word that stands for this node in one above it.
+    /// The word that stands for this node in its parent.
     #[inline]
     pub(super) fn as_word(self) -> u64 {
         self.address() + WordTree::IS_NODE
@@ -149,7 +149,7 @@ impl Node {
         Entry::from_word(self.word(at))
     }
 
-    /// Writes a word, and notes that it is used or not. Walks see what the caller wrote before.
+    /// Writes a word, and updates `used` and `count`. Walks see what the caller wrote before.
     #[inline]
     pub(super) fn set_word(&self, at: usize, word: u64) {
         self.words[at].store(word, Ordering::Release);
@@ -160,19 +160,19 @@ impl Node {
         self.count.set(self.count.get().wrapping_add_signed(change));
     }
 
-    /// Makes a word 0; the caller says so to [`forget`](Self::forget) later.
+    /// Makes a word 0; the caller reports it by [`forget`](Self::forget) later.
     #[inline]
     pub(super) fn take_word(&self, at: usize) {
         self.words[at].store(0, Ordering::Release);
     }
 
-    /// Notes that the words at these places, which were used, are 0 now.
+    /// Updates `used` and `count` after the used words at these places became 0.
     pub(super) fn forget(&self, places: u64) {
         self.used.set(self.used.get() & !places);
         self.count.set(self.count.get() - places.count_ones() as u8);
     }
 
-    /// Makes the node empty while walks may still look at it.
+    /// Empties the node while walks may still look at it.
     pub(super) fn clear(&self) {
         for word in &self.words {
             word.store(0, Ordering::Relaxed);
@@ -190,14 +190,14 @@ impl Node {
         self.count.get().into()
     }
 
-    /// Returns whether the node holds shadow entries and nothing else.
+    /// Returns whether the node holds only shadow entries.
     #[inline]
     pub(super) fn holds_shadows_only(&self) -> bool {
         let shadows = self.shadows.get();
         shadows != 0 && shadows == self.count.get()
     }
 
-    /// The place that an index has in this node.
+    /// The place of an index in this node.
     #[inline]
     pub(super) fn place(&self, index: u64) -> usize {
         (index >> self.shift.get()) as usize % NODE_SLOTS
@@ -209,15 +209,15 @@ impl Node {
         self.tags[tag as usize].get() >> at & 1 != 0
     }
 
-    /// The node of the memory that it lies in.
+    /// The NUMA node of its memory.
     #[inline]
     pub(super) fn memory(&self) -> NodeId {
         NodeId(self.memory.get())
     }
 }
 
-/// Nodes that no index has, linked by `next`: taken ahead, or on their way out. All operations are
-/// O(1).
+/// Nodes that are in no index, linked by `next`: taken in advance, or on their way out. All
+/// operations are O(1).
 #[derive(Default)]
 pub(super) struct Chain {
     head: Option<NodeRef>,
@@ -225,9 +225,9 @@ pub(super) struct Chain {
     len: usize,
 }
 
-// SAFETY: the nodes of a chain belong to it alone, whichever task holds it.
+// SAFETY: only the task that has the chain uses its nodes.
 unsafe impl Send for Chain {}
-// SAFETY: zero bytes are no ends, and the length 0.
+// SAFETY: zero bytes are no ends and the length 0.
 unsafe impl quarry_mm::frame::FreshZero for Chain {}
 
 impl Chain {
@@ -269,7 +269,7 @@ impl Chain {
         }
     }
 
-    /// The nodes, the one that was added last first.
+    /// The nodes, beginning with the one that was added last.
     pub(super) fn iter(&self) -> impl Iterator<Item = NodeRef> {
         core::iter::successors(self.head, |node| node.next.get())
     }

@@ -1,4 +1,4 @@
-//! What all indexes of a page cache share: nodes that wait, and nodes of shadow entries.
+//! State that all indexes of a page cache share: nodes that wait, and nodes of shadow entries.
 
 use super::grace::Grace;
 use super::shadow_nodes::{PAGES_PER_SHADOW_NODE_SHIFT, ShadowNodes};
@@ -7,7 +7,7 @@ use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 
 fresh_zero! {
-    /// The nodes of all indexes of a page cache; zero bytes are none.
+    /// The nodes of all indexes of a page cache; zero bytes hold none.
     pub struct IndexNodes {
         /// Nodes that left their index.
         pub grace: Grace,
@@ -28,7 +28,7 @@ impl IndexNodes {
         Self { grace: Grace::new(), shadow: ShadowNodes::new() }
     }
 
-    /// Nodes in `memory` that hold shadow entries and nothing else (`workingset_nodes`). O(1).
+    /// Nodes in `memory` that hold only shadow entries (`workingset_nodes`). O(1).
     #[must_use]
     pub fn shadow_nodes(&self, memory: NodeId) -> u64 {
         self.shadow.len(memory)
@@ -40,9 +40,9 @@ impl IndexNodes {
         self.shadow.reclaimed()
     }
 
-    /// What the shrinker may free in `memory`, where `pages` pages of it are cached or belong to
-    /// slabs: one node of shadow entries may stay for 8 of them (`count_shadow_nodes`, Linux 6.12).
-    /// O(1).
+    /// Number of nodes that the shrinker may free in `memory`, if `pages` of its pages are cached
+    /// or belong to slabs: one node of shadow entries may stay for 8 of them (`count_shadow_nodes`,
+    /// Linux 6.12). O(1).
     #[must_use]
     pub fn count_shadow_nodes(&self, memory: NodeId, pages: u64) -> u64 {
         self.shadow.len(memory).saturating_sub(pages >> PAGES_PER_SHADOW_NODE_SHIFT)

@@ -1,12 +1,12 @@
-//! Nodes that are taken before the lock of an index is.
+//! Nodes that are allocated before the lock of an index is taken.
 
 use super::grace::Grace;
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
 
 /// Nodes for the next insertions, taken while no lock of an index is held, because a request for
-/// memory may reclaim and reclaim needs those locks (`radix_tree_preload`, Linux 4.15). They go
-/// back when it is dropped.
+/// memory may reclaim, and reclaim needs those locks (`radix_tree_preload`, Linux 4.15). Dropping
+/// it gives back the nodes that are left.
 pub struct Preload<'a, H: NodeHost> {
     host: &'a H,
     grace: &'a Grace,
@@ -14,12 +14,12 @@ pub struct Preload<'a, H: NodeHost> {
 }
 
 impl<'a, H: NodeHost> Preload<'a, H> {
-    /// Nothing is taken yet. `grace` has the nodes that left an index.
+    /// Begins without nodes. `grace` has nodes to reuse.
     pub const fn new(host: &'a H, grace: &'a Grace) -> Self {
         Self { host, grace, nodes: Chain::new() }
     }
 
-    /// Takes nodes until there are `count`. Returns false where there is no memory for them. The
+    /// Takes nodes until there are `count`. Returns false if there is no memory for them. The
     /// caller holds no lock of an index. O(count).
     pub fn fill(&mut self, count: usize) -> bool {
         while self.nodes.len() < count {

@@ -1,11 +1,11 @@
-//! Nodes that hold shadow entries and nothing else, oldest first, for each node of memory
+//! Nodes that hold only shadow entries, oldest first, for each NUMA node
 //! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
 //!
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: the lock of an index, then that of a list. The shrinker goes the other way round and
-//! so takes the locks of indexes by trying.
+//! Lock order: the lock of an index, then the lock of a list. The shrinker goes the other way and
+//! therefore takes the locks of indexes by `try_lock`.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -14,19 +14,19 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Pages for which one node of shadow entries may stay: `XA_CHUNK_SHIFT - 3` as a shift
+/// Pages per node of shadow entries that may stay, as a shift: `XA_CHUNK_SHIFT - 3`
 /// (`count_shadow_nodes`, `mm/workingset.c`, Linux 6.12). With nodes that are an eighth full, the
 /// shadow entries then cover as many pages as there are.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
-/// A list; zero bytes are an empty one.
+/// A list; zero bytes are an empty list.
 #[derive(Default)]
 struct List {
     oldest: Option<NodeRef>,
     newest: Option<NodeRef>,
 }
 
-// SAFETY: the links of listed nodes are touched under the lock of the list only.
+// SAFETY: the links of listed nodes are only touched under the lock of the list.
 unsafe impl Send for List {}
 // SAFETY: zero bytes are no ends.
 unsafe impl FreshZero for List {}
@@ -56,7 +56,7 @@ impl List {
 }
 
 fresh_zero! {
-    /// The lists of all nodes of memory; zero bytes are empty ones.
+    /// The lists of all NUMA nodes; zero bytes are empty lists.
     pub(super) struct ShadowNodes {
         lists: [CountedLock<List>; MAX_NODES],
         lens: [AtomicU64; MAX_NODES],
@@ -73,8 +73,8 @@ impl ShadowNodes {
         }
     }
 
-    /// Puts a node on its list or takes it off, as its entries ask for. The caller holds the lock
-    /// of its index.
+    /// Puts a node on its list, or takes it off, depending on its entries. The caller holds the
+    /// lock of its index.
     #[inline]
     pub(super) fn update(&self, node: NodeRef) {
         let wanted = node.holds_shadows_only();
@@ -140,7 +140,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Moves the oldest node to the end of its list, and lets `lock` look at it there.
+    /// Moves the oldest node to the end of its list, and calls `lock` on it under the list's lock.
     pub(super) fn rotate<L>(
         &self,
         memory: NodeId,

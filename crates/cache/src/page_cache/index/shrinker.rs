@@ -1,11 +1,11 @@
-//! The shrinker of nodes that hold shadow entries and nothing else (`scan_shadow_nodes` and
+//! The shrinker of nodes that hold only shadow entries (`scan_shadow_nodes` and
 //! `shadow_lru_isolate`, `mm/workingset.c`, Linux 6.12).
 
 use super::nodes::IndexNodes;
 use super::tree::Index;
 use quarry_mm::frame::NodeId;
 
-/// What a scan came to.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShadowScan {
     /// Nodes looked at.
@@ -15,9 +15,9 @@ pub struct ShadowScan {
 }
 
 impl IndexNodes {
-    /// Looks at up to `most` of the oldest of these nodes and takes them out of their indexes, as
-    /// far as the locks of these are free. `find` returns the index of an owner. The caller, who
-    /// holds no lock of an index, then calls [`Grace::release`](super::Grace::release). O(most).
+    /// Looks at up to `most` of the oldest of these nodes and takes them out of their indexes, if
+    /// the locks of those are free. `find` returns the index of an owner. The caller, who holds no
+    /// lock of an index, then calls [`Grace::release`](super::Grace::release). O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,
@@ -26,9 +26,9 @@ impl IndexNodes {
     ) -> ShadowScan {
         let mut scan = ShadowScan::default();
         while scan.scanned < most {
-            // The node stays in its index while the lock of its list is held: whoever takes it out
-            // of there takes it off this list first. So its owner still exists, and once the lock
-            // of the index is held, the node stays.
+            // The node stays in its index while the lock of its list is held: a task that takes it
+            // out of the index takes it off this list first. So the owner still exists, and once
+            // the lock of the index is held, the node stays.
             let oldest = self.shadow.rotate(memory, |node| {
                 find(node.owner.get()).and_then(|index| index.try_lock(self))
             });

@@ -1,11 +1,11 @@
 //! The index of a mapping: a radix tree of 64 slots per node (`lib/xarray.c`, Linux 6.12).
 //!
-//! The root is one word that walks read without the lock: 0 where the index is empty, a leaf where
-//! it holds the place 0 and nothing else (a file of one page has no node, as in the kernel), else
-//! the head's address plus its shift. A tree is as high as its largest index asks for.
+//! The root is one word that walks read without the lock: 0 if the index is empty, a leaf if it
+//! holds only the place 0 (a file of one page has no node, as in the kernel), else the head's
+//! address plus its shift. A tree is only as high as its largest index needs.
 //!
-//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; the head's used words are
-//! not the first one alone, as long as the tree has a head.
+//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; a head has used words other
+//! than its first one.
 
 use super::entry::{Entry, Tag, is_leaf};
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
@@ -25,8 +25,8 @@ pub const INDEX_LIMIT: u64 = 1 << 52;
 /// the page at 0 that was in the root.
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
-/// The index of a mapping, with a `T` of the mapping's own under the same lock. Zero bytes are an
-/// empty one. Whoever drops one empties it first: it does not give its nodes back itself.
+/// The index of a mapping, with the mapping's own `T` under the same lock. Zero bytes are an empty
+/// index. Its owner empties it before dropping it: a drop does not give its nodes back.
 pub struct Index<T> {
     root: WordTree,
     lock: CountedLock<Inner<T>>,
@@ -38,12 +38,12 @@ unsafe impl<T: FreshZero> FreshZero for Index<T> {}
 pub(super) struct Inner<T> {
     pub(super) counts: IndexCounts,
     owner: u32,
-    /// Tags of the page at 0 where it is in the root: bit `tag`.
+    /// Tags of the page at 0 if it is in the root: bit `tag`.
     pub(super) root_tags: u8,
     value: T,
 }
 
-/// What an index holds, and what was done to find it.
+/// The contents of an index, and the work of finding them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexCounts {
     /// Nodes.
@@ -52,7 +52,7 @@ pub struct IndexCounts {
     pub pages: u64,
     /// Shadow entries.
     pub shadows: u64,
-    /// Words that were looked at under the lock on the way down or sideways, so far.
+    /// Words that were looked at under the lock so far.
     pub visits: u64,
 }
 
@@ -65,12 +65,12 @@ impl core::ops::AddAssign for IndexCounts {
     }
 }
 
-/// Why an entry could not be inserted.
+/// The reason why an entry could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
     /// A page is there already.
     Present(PageNo),
-    /// The preload needs this many nodes: let go of the lock, fill it, and look again.
+    /// The preload needs this many nodes: unlock, fill it, and look again.
     Nodes(usize),
 }
 
@@ -102,16 +102,16 @@ impl<T> Index<T> {
         Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
     }
 
-    /// Looks a page up without the lock: a hint. The page may have left the index meanwhile or,
-    /// seldom, belong to another one: pin it and check its key. `None` says nothing: look under the
-    /// lock. O(height).
+    /// Looks a page up without the lock: a hint. The page may have left the index by then or,
+    /// seldom, belong to another one: pin it and check its key. `None` proves nothing: look under
+    /// the lock. O(height).
     #[inline(always)]
     pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
         self.walk_to(host, index).page()
     }
 
-    /// Returns whether a walk finds a shadow entry: then there was no page during the call. False
-    /// says nothing. O(height).
+    /// Returns whether a walk finds a shadow entry: then there was no page at some time during the
+    /// call. False proves nothing. O(height).
     #[inline]
     pub fn walk_finds_shadow<H: NodeHost>(&self, host: &H, index: u64) -> bool {
         self.walk_to(host, index).is_shadow()
@@ -119,8 +119,8 @@ impl<T> Index<T> {
 
     #[inline(always)]
     fn walk_to<H: NodeHost>(&self, host: &H, index: u64) -> Entry {
-        // SAFETY: nodes leave this tree by way of `Grace`, which gives them back to the host after
-        // `wait_for_walks` only, and has nothing but nodes made of them before.
+        // SAFETY: nodes leave this tree through `Grace`, which gives them back to the host only
+        // after `wait_for_walks`, and until then reuses their memory only for nodes.
         Entry::from_word(unsafe { host.walk(&self.root, index) })
     }
 
@@ -141,7 +141,7 @@ fn levels_for(index: u64) -> u32 {
     (u64::BITS - index.leading_zeros()).div_ceil(LEVEL_BITS)
 }
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// In the root: the place 0 of a tree without nodes.
@@ -150,8 +150,8 @@ pub(super) enum Place {
     Word(NodeRef, usize),
 }
 
-/// An index whose lock is held. Nodes that leave it meanwhile go to [`IndexNodes::grace`] when this
-/// is dropped.
+/// An index whose lock is held. Nodes that leave it go to [`IndexNodes::grace`] when this is
+/// dropped.
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
@@ -171,7 +171,7 @@ impl<T> LockedIndex<'_, T> {
         &mut self.inner.value
     }
 
-    /// Sets the number by which the shrinker asks for this index. The index has no nodes.
+    /// Sets the number by which the shrinker finds this index. The index has no nodes.
     pub fn set_owner(&mut self, owner: u32) {
         debug_assert!(self.inner.counts.nodes == 0, "nodes know their owner");
         self.inner.owner = owner;
@@ -181,7 +181,7 @@ impl<T> LockedIndex<'_, T> {
         self.inner.owner
     }
 
-    /// What it holds. O(1).
+    /// Counts of its contents. O(1).
     #[must_use]
     pub fn counts(&self) -> IndexCounts {
         self.inner.counts
@@ -203,7 +203,7 @@ impl<T> LockedIndex<'_, T> {
         self.inner.counts.visits += 1;
     }
 
-    /// The place of an index, if the tree has one.
+    /// The place of an index, if the tree has a node for it.
     pub(super) fn find(&mut self, index: u64) -> Option<Place> {
         self.visit();
         let Some((mut node, shift)) = self.head() else {
@@ -233,14 +233,14 @@ impl<T> LockedIndex<'_, T> {
         self.find(index).map_or(Entry::Empty, |place| self.entry_at(place))
     }
 
-    /// Puts `entry`, which is not empty, where no page is; returns the shadow entry that was there,
-    /// or `Empty`. O(height).
+    /// Puts `entry`, which is not empty, at an index without a page; returns the shadow entry that
+    /// was there, or `Empty`. O(height).
     ///
     /// # Errors
-    /// [`InsertError`]; nothing has changed then.
+    /// [`InsertError`]; then nothing has changed.
     ///
     /// # Panics
-    /// From [`INDEX_LIMIT`] on.
+    /// If `index` is [`INDEX_LIMIT`] or more.
     pub fn insert<H: NodeHost>(
         &mut self,
         index: u64,
@@ -269,7 +269,7 @@ impl<T> LockedIndex<'_, T> {
         Ok(Entry::Empty)
     }
 
-    /// Nodes that [`insert`](Self::insert) needs for an index. O(height).
+    /// Number of nodes that [`insert`](Self::insert) needs for an index. O(height).
     #[must_use]
     pub fn missing(&self, index: u64) -> usize {
         let wanted = levels_for(index) as usize;
@@ -291,7 +291,7 @@ impl<T> LockedIndex<'_, T> {
         0
     }
 
-    /// A node for this tree; callers have counted them with [`missing`](Self::missing).
+    /// Takes a node for this tree; callers have counted it with [`missing`](Self::missing).
     fn take(&mut self, preload: &mut Chain, shift: u32) -> NodeRef {
         let Some(node) = preload.pop() else { unreachable!("a preload has what is missing") };
         node.owner.set(self.inner.owner);
@@ -300,12 +300,12 @@ impl<T> LockedIndex<'_, T> {
         node
     }
 
-    /// Makes the tree as high as `index` asks for.
+    /// Makes the tree as high as `index` needs.
     fn grow(&mut self, index: u64, preload: &mut Chain) {
         let wanted = levels_for(index).max(1);
         let mut levels = self.head().map_or(0, |(_, shift)| shift / LEVEL_BITS + 1);
         if self.root.word() == 0 {
-            // Nothing to take along: the head is made at its height.
+            // The tree is empty: the head is made at its final height.
             levels = wanted - 1;
         }
         while levels < wanted {
@@ -316,7 +316,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Puts what the root holds at the first place of a new head.
+    /// Moves the contents of the root to the first place of a new head.
     fn put_below(&mut self, head: NodeRef) {
         let word = self.root.word();
         if word == 0 {
@@ -343,7 +343,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Makes the nodes on the way to `index` that are not there. The head is high enough.
+    /// Makes the missing nodes on the way to `index`. The head is high enough.
     fn build(&mut self, index: u64, preload: &mut Chain) -> Place {
         let Some((mut node, _)) = self.head() else { return Place::Root };
         while node.shift.get() > 0 {
@@ -362,7 +362,7 @@ impl<T> LockedIndex<'_, T> {
         Place::Word(node, node.place(index))
     }
 
-    /// Counts an entry in or out.
+    /// Adds `change` to the count of an entry's kind.
     fn count(&mut self, entry: Entry, change: i64) {
         let counts = &mut self.inner.counts;
         match entry {
@@ -372,8 +372,8 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Writes an entry to its place, keeps the counts, and clears the tags of what is no page. Does
-    /// not take empty nodes out.
+    /// Writes an entry to its place, updates the counts, and clears the tags unless the entry is a
+    /// page. Does not take out empty nodes.
     pub(super) fn store(&mut self, place: Place, entry: Entry) -> Entry {
         let before = self.entry_at(place);
         self.count(before, -1);
@@ -393,8 +393,8 @@ impl<T> LockedIndex<'_, T> {
         before
     }
 
-    /// Puts `entry` in the place of what is there, if anything is; `Empty` removes. A page in the
-    /// place of a page keeps its tags. Returns what was there. O(height).
+    /// Replaces the entry at an index, if there is one; `Empty` removes it. A page that replaces a
+    /// page keeps its tags. Returns the entry that was there. O(height).
     pub fn replace(&mut self, index: u64, entry: Entry) -> Entry {
         let Some(place) = self.find(index) else { return Entry::Empty };
         if self.entry_at(place) == Entry::Empty {
@@ -407,12 +407,12 @@ impl<T> LockedIndex<'_, T> {
         before
     }
 
-    /// Takes an entry out; returns what was there. O(height).
+    /// Takes out an entry; returns it. O(height).
     pub fn remove(&mut self, index: u64) -> Entry {
         self.replace(index, Entry::Empty)
     }
 
-    /// Takes the empty nodes from a place upwards out, and makes the tree as low as it can be.
+    /// Takes out empty nodes from a place upwards, and makes the tree as low as possible.
     pub(super) fn prune(&mut self, place: Place) {
         let Place::Word(mut node, _) = place else { return };
         if node.used.get() == 0 {
@@ -431,7 +431,7 @@ impl<T> LockedIndex<'_, T> {
         self.shrink();
     }
 
-    /// Takes heads out that have their first word only.
+    /// Takes out heads that use only their first word.
     fn shrink(&mut self) {
         while let Some((head, shift)) = self.head() {
             if head.used.get() != 1 {
@@ -449,14 +449,14 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Notes that a node has left the tree. Its words stay as they are, because walks may be in it.
+    /// Counts a node out of the tree. Its words stay as they are, because walks may be in it.
     fn unlink(&mut self, node: NodeRef) {
         self.shared.shadow.forget(node);
         self.inner.counts.nodes -= 1;
         self.unlinked.push(node);
     }
 
-    /// Takes a node of shadow entries out of the tree, with all of them.
+    /// Takes a node of shadow entries out of the tree, with all its entries.
     pub(super) fn remove_shadow_node(&mut self, node: NodeRef) {
         debug_assert!(node.holds_shadows_only(), "the shrinker takes nodes of shadow entries");
         self.inner.counts.shadows -= u64::from(node.shadows.get());
@@ -476,7 +476,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Takes a tag from a place, and from the nodes above it that have it for this place only.
+    /// Takes a tag from a place, and from the nodes above that had it only for this place.
     pub(super) fn untag(&mut self, place: Place, tag: Tag) {
         match place {
             Place::Root => self.inner.root_tags &= !(1 << tag as u8),
@@ -513,7 +513,7 @@ impl<T> LockedIndex<'_, T> {
         true
     }
 
-    /// Takes a tag from an index; returns whether it had it. O(height).
+    /// Takes a tag from an index; returns whether the index had it. O(height).
     pub fn clear_tag(&mut self, index: u64, tag: Tag) -> bool {
         let Some(place) = self.find(index) else { return false };
         let had = self.is_tagged_at(place, tag);

@@ -6,11 +6,11 @@ use super::tree::{IndexCounts, LockedIndex};
 use quarry_sys::broken::{Broken, Check};
 
 impl<T> LockedIndex<'_, T> {
-    /// Checks the equations of the tree and of its nodes, and calls `check` for each entry that is
-    /// not empty. O(entries).
+    /// Checks the equations of the tree and of its nodes, and calls `check` for each non-empty
+    /// entry. O(entries).
     ///
     /// # Errors
-    /// The first equation that does not hold, or what `check` says.
+    /// The first equation that does not hold, or the error of `check`.
     pub fn validate(
         &self,
         check: &mut dyn FnMut(u64, Entry) -> Result<(), Broken>,

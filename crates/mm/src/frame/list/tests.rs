@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Both {
     links: Words,
     lists: [List<Pfn>; 2],
-    /// Has the members of the second list in reverse, by links of its own.
+    /// Holds the members of the second list in reverse, through its own links.
     front: FrontList<Pfn>,
     front_links: Words,
     naive: [VecDeque<Pfn>; 2],

@@ -82,7 +82,7 @@ fn a_list_is_bounded_by_what_is_in_use() {
     for (freed, extent) in extents.iter().enumerate() {
         pages.free_exact(SLOT, *extent, 20);
         let (listed, used) = (pages.listed_frames(SLOT, HERE), pages.zones().budget().used());
-        // What is in use falls while the list gives way, one extent at a time.
+        // The memory in use falls while the list gives way, one extent at a time.
         assert!(listed <= 20 + (used + 40) / 8, "{listed} of {used} after {freed}");
         assert_eq!(used, 2000 - 20 * (freed as u32 + 1) + listed);
     }

@@ -152,7 +152,7 @@ fn nothing_is_touched_before_it_is_committed() {
     assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
     assert_eq!(pages.validate(), Ok(()));
     while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
-        // Purged memory that is said to be zero must be.
+        // Purged memory that is reported as zero must be zero.
         owner.receive(page, 512);
         if owner.frames() > 100_000 {
             break;

@@ -1,5 +1,5 @@
-//! The model checker chooses who runs next: batches under the zone's lock, lists in other hands,
-//! drains and purges between them.
+//! The model checker chooses which task runs next: batches under the zone's lock, lists that
+//! another task holds, drains and purges between them.
 
 use super::*;
 use crate::frame::Kind;

@@ -130,7 +130,7 @@ fn declared_nodes_share_a_machine_that_has_fewer() {
         assert_eq!(tag.node(), Some(node), "each node has a zone of its own");
     }
     assert_eq!(pages.validate(), Ok(()));
-    // As many nodes as there are: they stay those of the topology.
+    // The machine's own number of nodes: they stay the topology's.
     let mut same = PageConfig { node_of_slot: |_| NodeId(0), nodes: 2, ..TINY };
     same.declare(Machine { cpus: 4, frames: 0, nodes: 2 });
     assert_eq!((same.node_of_slot)(SlotIndex(1)), NodeId(0));

@@ -260,7 +260,7 @@ pub(super) fn exhaustion(policy: impl PagePolicy) {
     assert_eq!(pages.zones().zone(NodeId(0)).free(), 4096);
 }
 
-/// Threads share slots, so that lists are often in other hands.
+/// Threads share slots, so that another thread often holds the lists.
 pub(super) fn threads(policy: impl PagePolicy) {
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..tiny(policy) }, &SHORT);
     let start = Barrier::new(4);

@@ -45,7 +45,7 @@ pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
     }
 }
 
-/// What a caller owns: blocks that do not overlap, each frame of which it writes to.
+/// The blocks of a caller: they do not overlap, and the caller writes to each of their frames.
 pub(super) struct Owner<'a, P> {
     pages: &'a PageAllocator<P>,
     /// First frame -> number of frames.
@@ -65,8 +65,8 @@ impl<'a, P: PagePolicy> Owner<'a, P> {
         self.owned.len()
     }
 
-    /// Takes a page into possession: no one else may own a frame of it, and if it is said to be
-    /// zero it is.
+    /// Takes a page into possession: no other block of the owner may overlap it, and if it is
+    /// reported as zero it is.
     pub(super) fn receive(&mut self, page: Page, frames: u32) {
         let end = page.pfn.0 + frames;
         let below = self.owned.range(..end).next_back();

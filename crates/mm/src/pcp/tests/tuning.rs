@@ -22,7 +22,7 @@ fn sizes_follow_the_zone_and_its_cpus() {
     assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));
     assert_eq!(sizes(&V6_18, GIB / 4, 16), tuned(15, 60, 512));
     assert_eq!(sizes(&V6_18, GIB / 16, 4).batch, 3);
-    // A growing zone is sized as one of 1 GiB, however little it has at the start.
+    // A growing zone is sized as one of 1 GiB, even if it has little at the start.
     assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);

@@ -1,12 +1,12 @@
-//! Pages of sparse slabs: those on which no object in use lies go back to the operating system,
-//! while their slab stays.
+//! Pages of sparse slabs: pages without an object in use go back to the operating system, while
+//! their slab stays.
 //!
-//! Free objects are bits, and nobody reads their memory, so it may read as zero at any time. While
-//! pages go back, the free objects on them are taken out of the slab, as by a request: nobody else
-//! can get one, and the lock is not held over a call of the operating system. Such a slab goes to
-//! the back of its list, and is used last.
+//! Free objects are bits, and no code reads their memory, so it may read as zero at any time. While
+//! pages go back, the free objects on them are taken out of the slab, as by a request: no other
+//! task can get one, and the lock is not held over a call of the operating system. Such a slab goes
+//! to the back of its list, and is used last.
 //!
-//! A program that can move its objects asks here which of them keep such a page or a slab.
+//! A program that can move its objects learns here which of them keep a page or a slab.
 
 use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
 use crate::frame::{End, FRAME_BYTES, List, Pfn};
@@ -20,12 +20,12 @@ use quarry_sys::primitive::Ordering;
 
 /// Most slabs whose pages go back between two critical sections.
 const STEP_SLABS: usize = 16;
-/// Most slabs that are looked at in one critical section: some 20 us.
+/// Most slabs looked at in one critical section: some 20 us.
 const STEP_LOOKS: u32 = 128;
-/// Most pages of a slab: a bit each. A slab of more is left alone; no size of `malloc` has one.
+/// Most pages of a slab: a bit each. Larger slabs are left alone; no size of `malloc` has one.
 const MOST_PAGES: usize = u64::BITS as usize;
 
-/// The list that the next slab of a walk is on, or none. Lists have `lengths`.
+/// The list of the next slab of a walk, or `None`. `lengths` are those of the lists.
 fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     while walk.left == 0 && walk.list > 0 {
         walk.list = walk.list.min(EMPTY) - 1;
@@ -40,7 +40,7 @@ fn page_bytes<P: PerCpu>(context: &SlabContext<'_, P>) -> usize {
     context.zones.arena().os().page_size().max(FRAME_BYTES)
 }
 
-/// A slab and those of its pages that go back.
+/// A slab and the pages of it that go back.
 #[derive(Clone, Copy)]
 struct Held {
     pfn: Pfn,
@@ -56,7 +56,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page has objects, all of them free but maybe the one that is `leaving`,
+    /// Returns whether a page has objects, all of them free except maybe the one that is `leaving`,
     /// and no bits of the slab.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
@@ -70,12 +70,12 @@ impl Slab<'_> {
             && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
     }
 
-    /// Returns whether a page can go back once an object is gone that is in use.
+    /// Returns whether a page can go back once an object that is in use is gone.
     fn keeps_page(&self, number: u32, page_bytes: usize) -> bool {
         if self.free() + 1 == self.cache.objects() {
             return true;
         }
-        // `purge_sparse` leaves the pages of these alone.
+        // `purge_sparse` leaves the pages of such slabs alone.
         let is_whole =
             self.cache.has_constructor() || self.cache.order().bytes() / page_bytes > MOST_PAGES;
         let start = self.cache.first_object() + number as usize * self.cache.stride();
@@ -83,7 +83,7 @@ impl Slab<'_> {
         !is_whole && pages.any(|page| self.is_unused(page, page_bytes, Some(number)))
     }
 
-    /// The pages that are unused, a bit each.
+    /// The unused pages, a bit each.
     fn unused_pages(&self, page_bytes: usize) -> u64 {
         let pages = self.cache.order().bytes() / page_bytes;
         let fills_no_page = (self.free() as usize * self.cache.stride()) < page_bytes;
@@ -143,12 +143,12 @@ impl Lists {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);
         self.nr_free -= u64::from(count);
-        // It no longer shows what the program touches.
+        // The slab no longer shows what the program touches.
         self.populating.gone(slab.pfn);
         self.moved(slab, before, before - count, End::Tail);
     }
 
-    /// Puts them back.
+    /// Puts the objects that [`hold`](Self::hold) took back.
     fn let_go(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, true);
@@ -158,8 +158,8 @@ impl Lists {
 }
 
 impl BitmapSlabs {
-    /// How full the slab is in which an object seems to lie; `None` where that is no slab of the
-    /// cache, or the object is free in it. Holds the list lock for O(1).
+    /// The occupancy of the slab in which an object seems to lie; `None` where that is not a slab
+    /// of the cache, or the object is free in it. Holds the list lock for O(1).
     pub fn occupancy<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -181,10 +181,10 @@ impl BitmapSlabs {
         let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
         let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
-        // The slab that objects are taken from next, if that is another one in use.
+        // The slab that objects are taken from next, if it is another one in use.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
         let is_sparse = dense.map(live).is_some_and(|dense| {
-            // Beside it: while it is filled, it may be the emptiest.
+            // The averages leave it out: while it is filled, it may be the emptiest.
             let (weight, others) = (own * (partial_slabs - 1), partial_live - dense);
             weight <= others || weight <= others * 9 / 8 && own <= dense
         });
@@ -199,7 +199,7 @@ impl BitmapSlabs {
         })
     }
 
-    /// A step of a walk through the partial slabs: pages of some of them go back. Returns the
+    /// A step of a walk through the partial slabs: gives some of their pages back. Returns the
     /// bytes. Holds the list lock for up to 128 slabs at a time, and over no call of the operating
     /// system.
     pub fn purge_sparse<P: PerCpu>(
@@ -219,7 +219,7 @@ impl BitmapSlabs {
             let Some(bucket) = next(walk, &lists.lengths) else { break };
             let Some(first) = lists.slabs[bucket].first() else { continue };
             let slab = Slab::at(context, cache, first);
-            // What is not moved now would be looked at again.
+            // A slab that keeps its place would be looked at again.
             lists.remove(&slab, bucket);
             lists.add(&slab, bucket, End::Tail);
             let pages = slab.unused_pages(page_bytes);

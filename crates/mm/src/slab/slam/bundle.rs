@@ -2,12 +2,12 @@
 //!
 //! A list through the objects touches every one of them. A bundle touches one of up to sixteen: its
 //! first object, the *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in
-//! word 0 and the addresses of the other objects in the words behind it. So whoever follows a chain
-//! waits for a cache miss once per bundle. (More objects would fill fewer bundles where a CPU frees
-//! the objects of several others.)
+//! word 0 and the addresses of the other objects in the words after it. So a thread that follows a
+//! chain waits for a cache miss once per bundle. (More objects would fill fewer bundles where a CPU
+//! frees the objects of several others.)
 //!
 //! A program that writes to an object after it has freed it may change these words. The digest
-//! finds that out, whatever was written, but for one case in a million.
+//! shows any such change, except one in a million.
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 
@@ -49,14 +49,14 @@ fn link(word: u64) -> u64 {
     word >> DIGEST_BITS
 }
 
-/// The digest's part of the addresses behind the first word.
+/// The digest's part of the addresses after the first word.
 fn hash(addresses: impl Iterator<Item = u64>) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let sum = addresses.fold(ODD, |sum, address| sum.rotate_left(7) ^ address);
     sum.wrapping_mul(ODD) >> (u64::BITS - DIGEST_BITS)
 }
 
-/// Makes a bundle of `objects`, linked to none, and returns its head.
+/// Makes a bundle of `objects`, without a link, and returns its head.
 ///
 /// # Safety
 /// `objects` are `size(stride)` different free objects of one cache, and the caller's.
@@ -91,7 +91,7 @@ pub(super) unsafe fn set_next(head: Object, next: Option<Object>) {
     }
 }
 
-/// Writes the objects of a bundle to `out`, the head last, and returns the bundle behind it. Aborts
+/// Writes the objects of a bundle to `out`, the head last, and returns the next bundle. Aborts
 /// where the program has written to the head since it was freed.
 ///
 /// # Safety
@@ -116,17 +116,17 @@ pub(super) unsafe fn untie(
         written_after_free(cache, head);
     }
     for (place, address) in others.iter_mut().zip(behind) {
-        // SAFETY: the digest says that these are the addresses that `tie` wrote.
+        // SAFETY: the digest shows that these are the addresses that `tie` wrote.
         place.write(unsafe { Object::new_unchecked(address as *mut u8) });
     }
     last.write(head);
     Object::new((link(first) << 4) as *mut u8)
 }
 
-/// Returns the bundle behind one. Aborts as [`untie`].
+/// Returns the bundle after one. Aborts like [`untie`].
 ///
 /// # Safety
-/// As [`untie`], for bundles of `size` objects.
+/// Same as for [`untie`], with bundles of `size` objects.
 pub(super) unsafe fn next(cache: &Cache, head: Object, size: usize) -> Option<Object> {
     let mut out = [MaybeUninit::uninit(); BUNDLE_MOST];
     // SAFETY: the caller's promise is passed on.

@@ -1,4 +1,4 @@
-//! What moves between a CPU's array, its stock and the inboxes of others.
+//! Moves between a CPU's array, its stock and the inboxes of others.
 
 use super::bundle::{self, BUNDLE_MOST};
 use super::policy::SlamCache;
@@ -14,8 +14,8 @@ use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Most objects that one miss moves.
 const MOST: usize = 128;
-/// Most objects and bytes of an inbox: SLQB's high water mark. Its CPU does not come to fetch them,
-/// so what is beyond goes where every CPU finds it.
+/// Most objects and bytes of an inbox: SLQB's high water mark. If its CPU does not come to fetch
+/// them, the rest goes where every CPU finds it.
 const INBOX_OBJECTS: u64 = 1024;
 const INBOX_BYTES: u64 = 1 << 20;
 
@@ -53,7 +53,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 
     /// Unties bundles of a chain into `out`, from its end to its front, while whole ones fit;
-    /// returns how many objects, which lie at the front of `out`, and the rest of the chain.
+    /// returns the number of objects, which lie at the front of `out`, and the rest of the chain.
     pub(super) fn untie(
         &self,
         mut chain: Chain,
@@ -72,7 +72,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         (taken, chain)
     }
 
-    /// Puts the rest of a chain back that came `from` one of the CPU's stocks.
+    /// Puts back the rest of a chain that came `from` one of the CPU's stocks.
     #[inline]
     fn keep(&self, cpu: &CpuCache, from: &Stock, rest: Chain) {
         let is_opened = core::ptr::eq(from, &cpu.inbox);
@@ -87,8 +87,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain whose last bundle is not known. O(bundles), after another thread of the CPU
-    /// has come in between.
+    /// Pushes a chain whose last bundle is not known, after another thread of the CPU has come in
+    /// between. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
@@ -116,8 +116,8 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 
     /// Frees `object` to a full array from which `sheaf` objects leave, for the CPU's own stock or,
-    /// if `remote`, for the CPUs that took them. Returns false, with nothing done, where the array
-    /// does not have as many.
+    /// if `remote`, for the CPUs that took them. Returns false, and does nothing, where the array
+    /// has fewer objects.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),
@@ -180,7 +180,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             }
         }
         let Some(last) = last else { return true };
-        // Counted first: who takes them counts them out.
+        // Counted first: the thread that takes them counts them out.
         self.count_in(stock, chain.bundles);
         // SAFETY: the chain was just made, and `last` was pushed to it first.
         let is_pushed = unsafe { stock.push(chain, last) };
@@ -191,7 +191,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 
     /// Sends objects to the CPUs that took them from their slabs, whole bundles at a time. The CPU
-    /// keeps its own, and those that fill no bundle.
+    /// keeps its own objects, and the rest that fills no bundle.
     fn send(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
         let Some(owner) = self.owner(objects[0]).filter(|owner| *owner != slot) else {
             return self.send_groups(slot, cpu, objects);

@@ -1,12 +1,12 @@
 //! `slam`: an allocator whose caches behave differently on each CPU, and change while they run.
 //!
-//! **The design is ours.** David Rientjes' SLAM was never published. His talks (2010 to 2013) say
-//! this much of it: a *mutable* allocator; a cache may behave differently on each CPU; its slow
-//! paths are chosen by use and adapt in real time. Nothing else here is taken from it.
+//! **The design is ours.** David Rientjes' SLAM was never published. His talks (2010 to 2013) tell
+//! this much: a *mutable* allocator; a cache may behave differently on each CPU; its slow paths are
+//! chosen by use and adapt in real time. Nothing else here is taken from it.
 //!
 //! In every mode a CPU's topmost objects lie in its array, and the fast path is the array's: one
-//! sequence, the same in all modes. The mode of a (cache, CPU) says what lies behind its array: who
-//! gets the objects for which the array has no room.
+//! sequence, the same in all modes. The mode of a (cache, CPU) decides which structure gets the
+//! objects for which the array has no room.
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|

@@ -1,9 +1,9 @@
-//! The CPUs that slabs were taken by, as a small table of guesses.
+//! The CPUs that took the slabs, as a small table of guesses.
 //!
 //! Entry `i` holds `{part of the slab's number : 16 | slot + 1 : 16}` for one of the slabs that
 //! share it. A slot that missed its array and got an object notes itself as the owner of the
-//! object's slab. Whoever is not in the table is taken for the running CPU's. SLQB asks a word of
-//! the slab instead; a table that is small enough to stay in the CPU's own cache is asked once per
+//! object's slab. A slab that is not in the table counts as the running CPU's. SLQB reads a word of
+//! the slab instead; a table that is small enough to stay in the CPU's own cache is read once per
 //! object of a flush.
 
 use crate::frame::{OsArray, Pfn};

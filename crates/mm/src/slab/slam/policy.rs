@@ -1,4 +1,4 @@
-//! The policy: what a stack asks of it.
+//! The policy: serves the calls of a stack.
 
 use super::bundle;
 use super::tables::Tables;
@@ -24,7 +24,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Of the objects that come to a CPU together every so many are looked at.
+/// Most steps from one object to the next to look at, among those that come to a CPU together.
 const OWNED_STEP: usize = 16;
 
 /// The policy; see the module.
@@ -60,8 +60,8 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 }
 
-/// The only mode that a cache may have, where there is one. Bundles overwrite the object that heads
-/// them, so objects that a constructor has made stay in arrays.
+/// The only mode that a cache may have, if its mode is fixed. Bundles overwrite the object that
+/// heads them, so objects that a constructor has made stay in arrays.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }

@@ -1,5 +1,5 @@
-//! Stocks and inboxes that give back what is not needed. A chain is taken by one exchange, so no
-//! CPU is stopped for it.
+//! Stocks and inboxes give back what is not needed. One exchange takes a chain, so no CPU is
+//! stopped for it.
 
 use super::exchange::Buffer;
 use super::policy::{Slam, SlamCache};
@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
-/// Most that stocks give at a time under pressure: as barns.
+/// Most bytes that stocks give at a time under pressure: as many as barns.
 const PRESSED_BYTES: i64 = 2 << 20;
 
 impl<P: Arrays> SlamCache<'_, P> {
@@ -57,7 +57,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         given.into_iter().any(|bundles| bundles > 0)
     }
 
-    /// Puts back the rest of a chain that was taken from `stock`, to it or to the slabs.
+    /// Puts the rest of a chain that was taken from `stock` back there, or into the slabs.
     fn put_back(&self, stock: &Stock, rest: Chain) {
         stock.note_lowest(rest.bundles);
         if let Err(rest) = stock.put_back(rest) {
@@ -68,8 +68,8 @@ impl<P: Arrays> SlamCache<'_, P> {
 }
 
 impl Slam {
-    /// What [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) asks of stocks; in front of
-    /// what it asks of arrays, barns and slabs. Returns the number of caches that gave something.
+    /// The part of [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks, before
+    /// arrays, barns and slabs. Returns the number of caches that gave something.
     pub(super) fn reclaim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -114,8 +114,8 @@ impl Slam {
         u32::from(any)
     }
 
-    /// Under pressure stocks give until they and the barns hold no more than they may, or have
-    /// given 2 MiB: those of all caches and CPUs, in turn.
+    /// Under pressure, makes the stocks of all caches and CPUs give in turn, until they and the
+    /// barns hold no more than they may, or have given 2 MiB.
     pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         let bound = CacheLimits::barns_pressed(context.zones);
         if context.limits.barns() > bound

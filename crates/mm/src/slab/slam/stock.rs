@@ -1,9 +1,9 @@
 //! A stock: bundles that wait for one CPU, on a chain that one atomic word names.
 //!
 //! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain, by compare-and-swap,
-//! and takes the whole chain, by a swap. Nobody takes part of a chain that others can see: a thread
+//! and takes the whole chain, by a swap. No thread takes part of a chain that others can see: one
 //! that wants one bundle takes all, and puts the rest back. So a head that was seen and is seen
-//! again still names a chain that nobody else has, and the swap cannot be fooled (no ABA).
+//! again still names a chain that no other thread has, and the swap cannot be fooled (no ABA).
 //!
 //! Equations, while no thread is at work: `bundles = bundles on the chain <= 2^20 - 1`;
 //! `lowest <= bundles`; `announced + unannounced = bundles * bytes of a bundle`.
@@ -79,8 +79,8 @@ impl Stock {
         Chain::of(self.word.swap(0, Ordering::AcqRel))
     }
 
-    /// Puts a chain in front of what is there; `last` is its last bundle. Returns false where the
-    /// stock would hold too many bundles: the chain is still the caller's then.
+    /// Puts a chain before the bundles of the stock; `last` is its last bundle. Returns false where
+    /// the stock would hold too many bundles: the chain is still the caller's then.
     ///
     /// # Safety
     /// The chain is the caller's, and `last` its last bundle.
@@ -116,13 +116,13 @@ impl Stock {
         }
     }
 
-    /// The fewest bundles since the last call: these were not needed.
+    /// The fewest bundles since the last call: the CPU did not need these.
     pub(super) fn unneeded(&self) -> u64 {
         let bundles = self.bundles();
         u64::from(self.lowest.swap(bundles as u32, Ordering::Relaxed)).min(bundles)
     }
 
-    /// Counts bytes that came (or, below 0, went), and announces them where they have become many.
+    /// Counts bytes that came (or, below 0, went), and announces them once they are many.
     #[inline]
     pub(super) fn note_bytes(&self, limits: &CacheLimits, bytes: i64) {
         let before = self.unannounced.fetch_add(bytes as u64, Ordering::Relaxed) as i64;

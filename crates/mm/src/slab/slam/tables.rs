@@ -31,12 +31,12 @@ pub(super) struct CpuCache {
     /// Requests that found the array empty, and frees that found it full, served here.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects that entered and left the array meanwhile.
+    /// Objects that entered and left the array in these slow paths.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
     /// Objects that others have freed for the CPU.
     pub(super) inbox: Stock,
-    /// The rest of an inbox that the CPU has opened: others would push in front of it.
+    /// The rest of an inbox that the CPU has opened; others push in front of the inbox itself.
     pub(super) opened: Stock,
     /// Times that the mode was changed.
     pub(super) changes: AtomicU64,
@@ -49,7 +49,7 @@ const _: () = assert!(offset_of!(CpuCache, inbox) == 64 || cfg!(quarry_model), "
 unsafe impl FreshZero for CpuCache {}
 
 impl CpuCache {
-    /// Notes a miss; returns the mode from then on, `fixed` where that is one.
+    /// Notes a miss; returns the mode from then on, which is `fixed` if that is given.
     #[inline]
     pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> SlamMode {
         let (mode, has_changed) = self.traffic.note(miss, fixed);
@@ -69,8 +69,8 @@ impl CpuCache {
         }
     }
 
-    /// All that wait for the CPU, the first one first: objects that have just been freed elsewhere
-    /// are warmer than a stock.
+    /// All stocks that wait for the CPU, in the order of their use: objects that have just been
+    /// freed elsewhere are warmer than a stock.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
         [&self.opened, &self.inbox, &self.stock]
     }
@@ -86,7 +86,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Reserves the arrays for a stack, and counts those that are not of one cache.
+    /// Reserves the arrays for a stack, and counts those that belong to no single cache.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, slots) = (context.zones.arena().os(), context.percpu.area().slots() as usize);
         let tables = Self {

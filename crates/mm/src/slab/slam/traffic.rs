@@ -1,11 +1,12 @@
-//! The traffic of one (cache, CPU), as its slow paths see it, and the mode that fits.
+//! The traffic of one (cache, CPU) in its slow paths, and the mode that fits.
 //!
-//! A *miss* is a request that found the array empty or full; a *run* is what frees have pushed out
-//! of the array since it last ran empty. Every [`LOOK`] misses the CPU looks at what it has seen:
+//! A *miss* is a request that found the array empty or full; a *run* is the objects that frees have
+//! pushed out of the array since it last ran empty. Every [`LOOK`] misses the CPU looks at what it
+//! has seen:
 //!
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
-//! | at least 3/4 of the misses are frees, and 1/2 of those of what another CPU took | remote |
+//! | at least 3/4 of the misses are frees, and 1/2 of these free what another CPU took | remote |
 //! | a run ended that had at least [`LONG`] objects | linked |
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
@@ -13,8 +14,8 @@
 //! To stay remote 1/2 and 1/4 are enough, and to stay linked half of [`LONG`].
 //!
 //! A mode that is not the present one must fit [`WINS`] looks in a row (looks without an opinion do
-//! not count) until the CPU takes it. A long run has lasted for more looks than that already. A CPU
-//! whose misses are few has no reason to change.
+//! not count) before the CPU takes it. A long run has lasted for more looks than that already. A
+//! CPU with few misses has no reason to change.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -39,7 +40,7 @@ pub(super) enum Miss {
     Full { foreign: bool, leaving: usize },
 }
 
-/// What has been seen since the last look, and the mode; one word in memory:
+/// The traffic since the last look, and the mode; one word in memory:
 /// `{- : 9 | fulls : 8 | foreign : 8 | misses : 8 | run : 16 | was full : 1 | long : 1 |
 /// ended : 1 | wins : 8 | rival : 2 | mode : 2}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +154,8 @@ impl Seen {
 pub(super) struct Traffic(AtomicU64);
 
 impl Traffic {
-    /// Notes a miss; returns the mode from then on, `fixed` where that is one, and whether it is
-    /// another one.
+    /// Notes a miss; returns the mode from then on, which is `fixed` if that is given, and whether
+    /// the mode has changed.
     #[inline]
     pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> (SlamMode, bool) {
         let mut seen = Seen::of(self.0.load(Ordering::Relaxed));

@@ -27,7 +27,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         while let Some(head) = next {
             check.that(walked < chain.bundles, "bundles = bundles on the chain")?;
             walked += 1;
-            // SAFETY: nobody else is at work, and the head is one of this stock's.
+            // SAFETY: no other thread is at work, and the head is one of this stock's.
             next = unsafe { bundle::untie(self.cache, head, &mut out[..self.bundle]) };
             // SAFETY: `untie` wrote them.
             let objects = unsafe { written(&out, self.bundle) };

@@ -250,7 +250,7 @@ impl World {
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// The frames of an extent that grows, if the frames that it needs behind it are kept.
+    /// The frames of an extent that grows, if the frames that it needs after it are kept.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);

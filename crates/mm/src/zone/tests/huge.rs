@@ -1,4 +1,4 @@
-//! Pageblocks become huge pages, or not, as the slabs of earlier ones say.
+//! The slabs of earlier pageblocks decide whether later ones become huge pages.
 
 use super::*;
 use crate::frame::{
@@ -91,8 +91,8 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Takes all frames of a pageblock for the page cache, and says so of each, after `others` of them
-/// have gone to somebody else. Returns whether it asked for a huge page, and how often.
+/// Takes a pageblock: `others` of its frames get other owners, and the page cache takes and
+/// announces each of the rest. Returns the number of huge pages that were asked for.
 fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
     let before = os.huge_bytes();
     let block = take(zones, &ask(9, Movable)).expect("the zone is large enough");
@@ -161,7 +161,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
         let zones = zones_on(os);
         let prices = zones.memory().prices();
         prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
-        // In a year, as long as the machine is up.
+        // After a year of uptime.
         prices.note(true, PAGEBLOCK_FRAMES, huge_ms * MS, 365 * 24 * 3600 * 1000 * MS);
         assert_eq!(claim(os, &zones, 16, 8) > 0, expected, "{huge_ms} ms");
         assert_eq!(zones.validate(), Ok(()));

@@ -1,5 +1,5 @@
-//! What tells the eras apart, number by number: their sizes on a declared machine, their drains,
-//! and how they look at watermarks.
+//! Differences between the eras, number by number: their sizes on a declared machine, their drains,
+//! and their tests of watermarks.
 
 use super::MigrateType::{Movable, Reclaimable, Unmovable};
 use super::*;
@@ -292,7 +292,7 @@ fn refills_of_2016_are_of_one_size_whatever_the_order() {
     );
 }
 
-/// What an order costs at the zone under each policy: refills for 256 blocks.
+/// The cost of an order at the zone under each policy: refills for 256 blocks.
 fn refills(policy: Chosen, order: u8) -> (u64, u64) {
     let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
     let pages = build(config, &RingSizes::default());

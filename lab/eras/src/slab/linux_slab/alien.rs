@@ -65,7 +65,7 @@ pub(super) enum Freed {
 const EMPTY: Aliens = Aliens { entries: [None; ALIEN_LIMIT], level: 0 };
 
 impl AlienArray {
-    /// Puts an object into the array, which may hold `most`; a full one is emptied before. O(most).
+    /// Puts an object into the array, which may hold `most`; a full one is emptied first. O(most).
     pub(super) fn free(&self, object: Object, most: usize) -> Freed {
         let mut inside = self.inside.lock();
         if inside.aliens.objects().any(|other| other == object) {
@@ -87,8 +87,7 @@ impl AlienArray {
         core::mem::replace(&mut self.inside.lock().aliens, EMPTY)
     }
 
-    /// Takes all objects out, unless there is none or another thread is at the array
-    /// (`reap_alien`).
+    /// Takes all objects out; none where another thread uses the array (`reap_alien`).
     pub(super) fn try_take(&self) -> Aliens {
         match self.inside.try_lock() {
             Some(mut inside) => core::mem::replace(&mut inside.aliens, EMPTY),
@@ -102,12 +101,12 @@ impl AlienArray {
         (inside.aliens.level as u64, inside.frees)
     }
 
-    /// A copy of what lies in the array, for checks.
+    /// A copy of the objects in the array, for checks.
     pub(super) fn look(&self) -> Aliens {
         self.inside.lock().aliens
     }
 
-    /// Starts to count again; the array is empty.
+    /// Resets the count; the array is empty.
     pub(super) fn restart(&self) {
         self.inside.lock().frees = 0;
     }

@@ -1,5 +1,5 @@
-//! What happens when a CPU's array is empty: `cache_alloc_refill`, `cache_grow` and
-//! `fallback_alloc` of Linux 2.6.36.
+//! Allocation when a CPU's array is empty: `cache_alloc_refill`, `cache_grow` and `fallback_alloc`
+//! of Linux 2.6.36.
 
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
@@ -17,7 +17,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         }
         let (slot, node) = self.here();
         self.reap_if_due(slot, node);
-        // An array without room still has its object taken out of the slabs in passing.
+        // Even without room in the array, the request takes one object out of the slabs.
         let room = self.demand_room(slot) + 1;
         let batch = self.tuning().refill(self.is_touched(slot)).min(room);
         if let Some(object) = self.refill(slot, node, batch, None) {
@@ -29,7 +29,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.refill(slot, home, batch, Some(slab))
     }
 
-    /// Takes up to `batch` objects from a node, which takes up the slab `new` before: the last is
+    /// Takes up to `batch` objects from a node, which first takes up the slab `new`: the last is
     /// the answer, the others enter the running CPU's array. All of it happens under the list lock.
     fn refill(
         &self,
@@ -52,14 +52,14 @@ impl<P: Arrays> SlabCache<'_, P> {
                 lists.counts.batched_in += rest.len() as u64;
                 self.set_touched(slot, true);
             } else {
-                // The thread has been moved to a CPU whose array has no room for as many.
+                // The thread has been moved to a CPU whose array has less room.
                 lists.give(slabs, self.context.metadata, rest, emptied);
             }
             Some(*object)
         })
     }
 
-    /// One object of another node's slabs.
+    /// Takes one object of another node's slabs.
     fn take_elsewhere(&self, own: NodeId) -> Option<Object> {
         let others = self.tables.node_ids().filter(|node| *node != own);
         let mut one = [MaybeUninit::uninit()];
@@ -73,7 +73,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         })
     }
 
-    /// A slab from the page allocator, all of whose objects are free, that nobody else knows. Its
+    /// A slab from the page allocator that no other task knows, all of whose objects are free. Its
     /// memory may be of another node than wanted.
     fn new_slab(&self, slot: SlotIndex, node: NodeId) -> Option<Pfn> {
         let (context, cache) = (self.context, self.cache);
@@ -93,7 +93,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         if page.zeroed && fills_pages && cache.order() > Order::ZERO {
             context.zones.populate(slab, cache.order().frames());
         }
-        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.slabs().at(slab).start();
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());

@@ -38,7 +38,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         tuning(self.context, self.cache)
     }
 
-    /// The slot of the running CPU, and its node; hints, as the CPU is.
+    /// The slot of the running CPU, and its node; hints: the task may move to another CPU.
     pub(super) fn here(&self) -> (SlotIndex, NodeId) {
         let slot = self.context.percpu.current();
         let node = match self.tables.nodes() {
@@ -87,8 +87,8 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         self.tables.nodes() == 1 || objects.iter().all(|object| self.home(*object) == node)
     }
 
-    /// Gives objects that have left an array in batches to their nodes: what finds room to shared
-    /// arrays, the others to slabs.
+    /// Gives objects that have left an array in batches to their nodes: as many as find room to
+    /// shared arrays, the others to slabs.
     pub(super) fn put_away(&self, objects: &[Object]) {
         let (slabs, metadata) = (self.slabs(), self.context.metadata);
         self.for_each_home(objects, |lists, alike, emptied| {
@@ -106,7 +106,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     }
 
     /// Gives objects that have left an alien array to their home node, in one critical section: the
-    /// newest to its shared array, those that find no room to their slabs.
+    /// newest to its shared array, and those without room there to their slabs.
     pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
         if !aliens.is_empty() {
             let (slabs, metadata) = (self.slabs(), self.context.metadata);
@@ -118,7 +118,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         }
     }
 
-    /// Lets `act` give neighbouring objects of one node each to the lists of that node.
+    /// Lets `act` give neighbouring objects of the same node to the lists of that node.
     fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Lists, &[Object], &mut Emptied)) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -132,12 +132,12 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         }
     }
 
-    /// Returns for how many objects the running CPU's array has room, after it has been given all
-    /// that it may have.
+    /// Returns the number of objects for which the running CPU's array has room, after it has been
+    /// given all that it may have.
     pub(super) fn demand_room(&self, slot: SlotIndex) -> usize {
         let percpu = self.context.percpu;
         if percpu.area().room(slot, self.array()) == 0 {
-            // The kernel's arrays have no bounds but their own.
+            // In the kernel only its own size bounds an array.
             percpu.make_room(self.array(), &Limits::NONE, &mut |_, _| {});
         }
         percpu.area().room(slot, self.array())

@@ -1,8 +1,8 @@
 //! The order of slabs, and how many objects fit: `calculate_slab_order` and `cache_estimate` of
 //! Linux 2.6.36.
 //!
-//! A slab of objects below 512 bytes begins with a descriptor and a number for each object; those
-//! of larger objects are kept elsewhere. The numbers here decide how many objects a slab has, so
+//! A slab of objects below 512 bytes begins with a descriptor and a number for each object; slabs
+//! of larger objects have them elsewhere. The numbers here decide how many objects a slab has, so
 //! they are the kernel's, although most of the descriptor's 48 bytes stay unused: what a program
 //! could overwrite there lies in [`Records`](super::records::Records).
 
@@ -22,12 +22,12 @@ const BREAK_ORDER: Order = Order::new(1);
 /// The part of a slab that may be left over.
 const WASTED_PART: usize = 8;
 
-/// Returns whether a slab of such objects has nothing but objects in it.
+/// Returns whether a slab of such objects contains only objects.
 pub(super) fn is_off_slab(stride: usize) -> bool {
     stride >= OFF_SLAB
 }
 
-/// Bytes in front of `objects` objects.
+/// Bytes before `objects` objects.
 fn header_bytes(objects: usize, align: usize) -> usize {
     (DESCRIPTOR_BYTES + objects * INDEX_BYTES).next_multiple_of(align)
 }
@@ -42,7 +42,7 @@ fn estimate(bytes: usize, stride: usize, align: usize) -> usize {
     (1..=most).rev().find(fits).unwrap_or(0)
 }
 
-/// How slabs of such objects are arranged.
+/// The arrangement of slabs of such objects.
 pub(super) fn layout(params: &CacheParams) -> SlabLayout {
     let (stride, align) = (params.stride(), params.align.max(MIN_ALIGN));
     let (order, objects) = (0..=MAX_ORDER)
@@ -55,7 +55,7 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
         .unwrap_or((Order::MAX, 1));
     let header_bytes = match is_off_slab(stride) {
         true => 0,
-        // With a byte less for one more object, so that exactly these find room.
+        // Up to the header for one more object, as far as there is room, so that exactly these fit.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };
     SlabLayout { order, header_bytes }

@@ -1,4 +1,4 @@
-//! What happens when a CPU's array is full, and to objects of other nodes: `cache_flusharray` and
+//! Freeing when a CPU's array is full, and freeing of other nodes' objects: `cache_flusharray` and
 //! `cache_free_alien` of Linux 2.6.36.
 
 use super::alien::Freed;
@@ -11,8 +11,8 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Gives an object back for which the running CPU's array has no room, or at which nobody has
-    /// looked yet.
+    /// Gives an object back for which the running CPU's array has no room, or which the fast path
+    /// has not checked.
     pub(super) fn free_slow(&self, object: Object) {
         let (percpu, array) = (self.context.percpu, self.array());
         let (slot, node) = self.here();
@@ -62,7 +62,7 @@ impl<P: Arrays> SlabCache<'_, P> {
             let was_full = percpu.pop_batch(self.array(), &mut buffer[..room]);
             let all = if was_full { room } else { 0 };
             buffer[all].write(object);
-            // SAFETY: pop_batch wrote the first `all` elements, and `object` lies behind them.
+            // SAFETY: pop_batch wrote the first `all` elements, and `object` lies after them.
             let objects = unsafe { written(&buffer, all + 1) };
             is_double = objects[..all].contains(&object);
             if is_double {

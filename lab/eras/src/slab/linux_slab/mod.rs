@@ -12,16 +12,16 @@
 //! ```
 //!
 //! Allocation and free of an object of the CPU's own node are one restartable sequence each. A CPU
-//! whose array is empty takes a batch under the list lock of its node, from the shared array or,
-//! if that is empty, from slabs. A CPU whose array is full gives the *oldest* batch away. A reaper
-//! takes every two seconds what was not used since.
+//! whose array is empty takes a batch under the list lock of its node, from the shared array or, if
+//! that is empty, from slabs. A CPU whose array is full gives the *oldest* batch away. Every two
+//! seconds a reaper takes what was not used since.
 //!
 //! Differences to the kernel:
-//! * no colouring: what a slab has left over lies in front of its numbers and objects
+//! * no colouring: the unused rest of a slab lies before its numbers and objects
 //! * the descriptor of a slab lies outside of it, in a table of all frames; what a program can
 //!   overwrite is sealed
-//! * a slow path of a CPU reaps where the kernel has a timer, and those of idle CPUs are emptied
-//!   whole by the background thread
+//! * a slow path of a CPU reaps where the kernel has a timer, and the background thread empties the
+//!   arrays of idle CPUs whole
 //! * the arrays of CPUs get their memory when they are used first, and lose it when they are idle
 //! * slabs are given back without the list lock
 //!

@@ -1,8 +1,8 @@
 //! A cache's part of a node: three lists of slabs and the shared array, under one list lock.
 //!
 //! Equations, under the lock:
-//! * a slab on `partial` has objects in use and free ones, one on `full` no free one, one on `free`
-//!   none in use; every slab of the node is on one of the three
+//! * a slab on `partial` has objects in use and free ones, on `full` no free ones, on `free` no
+//!   used ones; every slab of the node is on one of the three
 //! * `free_objects` = sum over slabs of objects free in them
 //! * `slabs = slabs allocated - slabs freed` = slabs on lists; `free_slabs` = those on `free`
 //! * objects in the shared array count as in use in their slabs
@@ -52,9 +52,9 @@ pub(super) struct Lists {
     free_slabs: u64,
     partial_slabs: u64,
     free_objects: u64,
-    /// Free objects above which a slab that becomes free goes.
+    /// Number of free objects above which a slab that becomes free is given back.
     free_limit: u64,
-    /// No slab was partly free since the last reap, so that free ones were looked for.
+    /// True if no slab was partly free since the last reap, so that requests looked for free ones.
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
     pub(super) counts: Counts,
@@ -95,7 +95,7 @@ impl Emptied {
 }
 
 impl Lists {
-    /// Starts as for a new cache: no slab, an empty shared array for `shared` objects.
+    /// Starts for a new cache: no slab, an empty shared array for `shared` objects.
     pub(super) fn restart(&mut self, free_limit: u64, shared: usize) {
         debug_assert_eq!(self.slabs(), 0);
         self.shared.configure(shared);
@@ -123,7 +123,7 @@ impl Lists {
         self.free_limit
     }
 
-    /// Takes a new slab up, all of whose objects are free.
+    /// Takes up a new slab, all of whose objects are free.
     pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {
         self.free.push_back(&slabs.links(), slab);
         self.free_slabs += 1;
@@ -131,8 +131,8 @@ impl Lists {
         self.counts.slabs_allocated += 1;
     }
 
-    /// Fills the front of `out` with objects for a CPU: of the shared array, and if that is empty
-    /// of slabs, first of those that are partly free. Returns how many there are.
+    /// Fills the front of `out` with objects for a CPU: from the shared array, or if that is empty
+    /// from slabs, first from partly free ones. Returns the number of objects.
     pub(super) fn refill(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
         let shared = self.shared.take(out);
         if shared > 0 {
@@ -142,7 +142,7 @@ impl Lists {
         self.take(slabs, out)
     }
 
-    /// Fills the front of `out` from slabs; returns how many there are.
+    /// Fills the front of `out` from slabs; returns the number of objects.
     pub(super) fn take(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
         let links = slabs.links();
         let mut taken = 0;
@@ -176,8 +176,8 @@ impl Lists {
         taken
     }
 
-    /// Gives objects to the shared array, the last of them as far as they find room, and the others
-    /// to their slabs (`cache_flusharray`, `__drain_alien_cache`).
+    /// Gives the last of the objects to the shared array, as many as it has room for, and the
+    /// others to their slabs (`cache_flusharray`, `__drain_alien_cache`).
     pub(super) fn give(
         &mut self,
         slabs: Slabs<'_>,
@@ -192,8 +192,8 @@ impl Lists {
     }
 
     /// Gives objects, as many as an array holds at most, to their slabs. A slab that becomes free
-    /// goes where the node has enough free objects; one that stays partly free goes behind all
-    /// others, so that its other objects have the longest time to come back.
+    /// is given back if the node has enough free objects; one that stays partly free goes to the
+    /// end of its list, so that its other objects have the longest time to come back.
     pub(super) fn free_block(
         &mut self,
         slabs: Slabs<'_>,
@@ -242,7 +242,7 @@ impl Lists {
         self.free_block(slabs, &piece[..count], emptied);
     }
 
-    /// Takes a slab, which is on no list and free, out of use.
+    /// Takes a free slab, which is on no list, out of use.
     fn let_go(&mut self, slab: &Slab<'_>, slabs: Slabs<'_>, emptied: &mut Emptied) {
         let cache = slabs.cache();
         self.free_objects -= u64::from(cache.objects());
@@ -252,7 +252,7 @@ impl Lists {
     }
 
     /// Takes up to `most` free slabs out of use, those that have been free for longest; as many as
-    /// `emptied` has room for. Returns how many.
+    /// `emptied` has room for. Returns their number.
     pub(super) fn drain_free(&mut self, slabs: Slabs<'_>, most: u64, emptied: &mut Emptied) -> u64 {
         let mut drained = 0;
         while drained < most
@@ -304,7 +304,7 @@ impl Lists {
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) lists: CountedLock<Lists>,
-    /// When the next reap of the lists is due.
+    /// The time of the next reap of the lists.
     pub(super) next_reap: AtomicU64,
 }
 

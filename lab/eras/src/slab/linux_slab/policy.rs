@@ -1,4 +1,4 @@
-//! The policy: what a stack asks of it, handed to the cache that it is about.
+//! The policy: passes the calls of a stack on to the cache that they are about.
 
 use super::cache::{SlabCache, tuning};
 use super::estimate;
@@ -25,7 +25,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 /// SLAB of Linux 2.6.3x: see the module.
 pub struct LinuxSlab {
     tables: Late<Tables>,
-    /// The stack has several nodes, so that a free has to look whose memory it is.
+    /// True if the stack has several nodes, so that a free has to check whose memory it frees.
     has_nodes: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ impl LinuxSlab {
         SlabCache { context, cache, tables: self.tables() }
     }
 
-    /// Takes the objects of arrays that `which` chooses back into their slabs; returns whether
-    /// there were any.
+    /// Takes the objects of arrays that `idle` names back into their slabs; returns whether there
+    /// were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let mut any = false;
         let which = |slot: SlotIndex, array: ArrayId| {

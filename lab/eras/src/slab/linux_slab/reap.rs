@@ -1,9 +1,9 @@
 //! Giving back what was not used for some seconds: `cache_reap` of Linux 2.6.36, and everything at
-//! once where that is asked for.
+//! once on request.
 //!
-//! In the kernel a timer of each CPU reaps every two seconds. Here a slow path of the CPU does when
-//! it finds that the time has come: a CPU whose program is at work comes to one, and for those of
-//! idle ones `Reclaim::Idle` comes.
+//! In the kernel a timer of each CPU reaps every two seconds. Here a slow path of the CPU does,
+//! when it finds that the time has come: a CPU whose program is at work comes to one, and
+//! `Reclaim::Idle` empties the arrays of idle CPUs.
 
 use super::cache::SlabCache;
 use super::tuning::{MOST_LIMIT, REAP_CPU_NS, REAP_LISTS_NS, reaped_objects, reaped_slabs};

@@ -1,4 +1,4 @@
-//! What is recorded of each slab outside of it, where no program can overwrite it: an entry for
+//! The records of slabs, outside of them, where no program can overwrite the records: an entry for
 //! every frame, used in the first frame of a slab.
 //!
 //! | array | bytes | what |
@@ -13,7 +13,7 @@ use quarry_sys::primitive::AtomicU64;
 /// The arrays.
 pub(super) type Records = records::Records<AtomicU64>;
 
-/// Where the links of slabs are.
+/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,

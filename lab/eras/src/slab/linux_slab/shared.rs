@@ -15,7 +15,7 @@ pub(super) struct SharedArray {
     capacity: u32,
     most: u32,
     level: u32,
-    /// A CPU has taken from it since the last reap.
+    /// True if a CPU has taken from it since the last reap.
     pub(super) is_touched: bool,
 }
 
@@ -37,12 +37,12 @@ impl SharedArray {
         self.most as usize
     }
 
-    /// Objects that find room; none where there is no memory for them.
+    /// Objects that the array has room for; 0 where there is no memory for them.
     pub(super) fn room(&mut self, metadata: &Metadata) -> usize {
         if self.capacity < self.most {
             let bytes = self.most() * size_of::<Object>();
             let Ok(storage) = metadata.alloc(bytes, 64, MetadataKind::CpuSlabs) else { return 0 };
-            // What a smaller array of an earlier cache had is left unused: the array is empty.
+            // The smaller array of an earlier cache is left unused: the array is empty.
             (self.storage, self.capacity) = (Some(storage.cast()), self.most);
         }
         (self.most - self.level) as usize
@@ -59,7 +59,7 @@ impl SharedArray {
     pub(super) fn push(&mut self, objects: &[Object]) {
         let Some(storage) = self.storage else { return debug_assert!(objects.is_empty()) };
         assert!(self.level() + objects.len() <= self.capacity as usize);
-        // SAFETY: the storage has room for `capacity` objects, and nobody else reaches it.
+        // SAFETY: the storage has room for `capacity` objects, and no other code reaches it.
         unsafe {
             let top = storage.as_ptr().add(self.level());
             core::ptr::copy_nonoverlapping(objects.as_ptr(), top, objects.len());
@@ -67,8 +67,7 @@ impl SharedArray {
         self.level += objects.len() as u32;
     }
 
-    /// Takes objects off the top into the front of `out`, in the order in which they lie; returns
-    /// how many.
+    /// Takes objects off the top into the front of `out`, in their order; returns how many.
     pub(super) fn take(&mut self, out: &mut [MaybeUninit<Object>]) -> usize {
         let count = self.level().min(out.len());
         let rest = self.level() - count;

@@ -1,10 +1,10 @@
 //! One slab: which of its objects are in use, and which comes next.
 //!
 //! Free objects are handed out last in, first out, by their numbers; nothing is written into them.
-//! A slab of objects below 512 bytes has a number for each in front of the first one, as the
-//! kernel's has (`kmem_bufctl_t`): the next free object, `END`, or `IN_USE`. There a program can
-//! overwrite them, so each is *sealed*: half of its 32 bits follow from slab, object and number. A
-//! slab of larger objects has at most 15, whose numbers of 4 bits find room in its word.
+//! A slab of objects below 512 bytes has a number for each before the first one, as in the kernel
+//! (`kmem_bufctl_t`): the next free object, `END`, or `IN_USE`. There a program can overwrite them,
+//! so each is *sealed*: half of its 32 bits follow from slab, object and number. A slab of larger
+//! objects has at most 15, whose numbers of 4 bits find room in its word.
 //!
 //! | word of a slab | bits |
 //! |---|---|
@@ -26,7 +26,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
-/// Behind the last free object (`BUFCTL_END`).
+/// Follows the last free object (`BUFCTL_END`).
 const END: u16 = u16::MAX;
 /// The object is in use, or parked.
 const IN_USE: u16 = u16::MAX - 1;
@@ -34,7 +34,7 @@ const IN_USE: u16 = u16::MAX - 1;
 const NUMBER_BITS: u32 = 4;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// What is needed to read the slabs of one cache.
+/// The parts that are needed to read the slabs of one cache.
 #[derive(Clone, Copy)]
 pub(super) struct Slabs<'a> {
     zones: &'a Zones,
@@ -65,7 +65,7 @@ impl<'a> Slabs<'a> {
         Slab { slabs: *self, pfn, address: self.zones.arena().address(pfn) }
     }
 
-    /// The slab that an object lies in. Aborts where there is none any more: the object was parked
+    /// The slab that an object lies in. Aborts where that slab is gone: the object was parked
     /// twice.
     pub(super) fn of(&self, object: Object) -> Slab<'a> {
         let base = self.zones.arena().base().as_ptr() as usize;
@@ -78,7 +78,7 @@ impl<'a> Slabs<'a> {
     }
 }
 
-/// One slab. Its words change under the list lock of its node, or before anybody knows the slab.
+/// One slab. Its words change under the list lock of its node, or before other tasks know it.
 pub(super) struct Slab<'a> {
     slabs: Slabs<'a>,
     pub(super) pfn: Pfn,
@@ -112,11 +112,11 @@ impl Slab<'_> {
         (word & if self.is_off_slab() { NUMBER_MASK } else { 0xffff }) as u32
     }
 
-    /// The number in front of the objects that belongs to object `object`.
+    /// The number that belongs to object `object`; it lies before the objects.
     fn index(&self, object: u32) -> &AtomicU32 {
         debug_assert!(!self.is_off_slab() && object < self.objects());
         let behind = (self.objects() - object) as usize * INDEX_BYTES;
-        // SAFETY: in front of its first object the slab has room for as many numbers
+        // SAFETY: before its first object the slab has room for as many numbers
         // (`estimate::layout`), and both lie at multiples of 4.
         unsafe {
             let index = self.address.add(self.slabs.cache.first_object() - behind);
@@ -128,14 +128,14 @@ impl Slab<'_> {
         self.index(object).store(sealed(self.pfn, object, number), Ordering::Relaxed);
     }
 
-    /// What the index of an object says. `None` where a program has overwritten it.
+    /// The index of an object. `None` where a program has overwritten it.
     fn sealed_index(&self, object: u32) -> Option<u16> {
         let index = self.index(object).load(Ordering::Relaxed);
         let number = index as u16;
         (index == sealed(self.pfn, object, number)).then_some(number)
     }
 
-    /// [`sealed_index`](Self::sealed_index), or the end of the process.
+    /// [`sealed_index`](Self::sealed_index); aborts where a program has overwritten it.
     fn demand_index(&self, object: u32) -> u16 {
         let Some(number) = self.sealed_index(object) else {
             let Slabs { zones, caches, cache, .. } = self.slabs;
@@ -200,7 +200,7 @@ impl Slab<'_> {
         self.word().store(word, Ordering::Relaxed);
     }
 
-    /// The number of an object; aborts where none starts there.
+    /// The number of an object; aborts where no object starts there.
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let cache = self.slabs.cache;

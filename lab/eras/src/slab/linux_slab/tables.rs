@@ -17,9 +17,9 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64};
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Reaper {
-    /// When its next reap is due; 0 = it has not begun.
+    /// The time of its next reap; 0 = it has not begun.
     pub(super) next: AtomicU64,
-    /// Reaps so far: they say which node's aliens go next.
+    /// Reaps so far, which choose the node whose aliens go next.
     pub(super) turns: AtomicU32,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Tables {
     pub(super) records: Records,
     /// One for each cache and node.
     nodes: OsArray<Node>,
-    /// One for each cache, node and home; none on one node.
+    /// One for each cache, node and home; `None` on one node.
     aliens: Option<OsArray<AlienArray>>,
     reapers: OsArray<Reaper>,
     nodes_each: usize,

@@ -1,4 +1,4 @@
-//! How many objects the arrays of a cache hold, and how long they hold them: the formulas of
+//! The sizes of a cache's arrays, and how long they keep objects: the formulas of
 //! `enable_cpucache`, `alloc_kmemlist`, `alloc_alien_cache` and `cache_reap` (`mm/slab.c`, Linux
 //! 2.6.36).
 
@@ -10,7 +10,7 @@ pub(super) const MOST_LIMIT: usize = 120;
 const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
 /// Objects in an alien array, of a cache whose arrays hold more than one. A model has few objects.
 pub(super) const ALIEN_LIMIT: usize = if cfg!(quarry_model) { 2 } else { 12 };
-/// A shared array holds as many batches.
+/// Batches that a shared array holds.
 const SHARED_FACTOR: usize = 8;
 /// Most objects for which a CPU goes to the lists when it has not used its array since the last
 /// reap (`BATCHREFILL_LIMIT`).
@@ -19,8 +19,8 @@ const UNTOUCHED_BATCH: usize = 16;
 pub(super) const REAP_CPU_NS: u64 = 2_000_000_000;
 /// and of the lists of a node (`REAPTIMEOUT_LIST3`, 4 s).
 pub(super) const REAP_LISTS_NS: u64 = 4_000_000_000;
-/// A reap takes this part of an array that has not been used, and in as many reaps all slabs that
-/// a node may keep free.
+/// A reap takes this part of an array that has not been used; as many reaps take all slabs that a
+/// node may keep free.
 const REAPED_PART: usize = 5;
 
 /// The sizes of the arrays of one cache.
@@ -70,8 +70,8 @@ impl Tuning {
         if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
     }
 
-    /// Free objects of slabs with which a node of `cpus` CPUs keeps slabs of `objects` objects that
-    /// become free.
+    /// Free objects up to which a node of `cpus` CPUs keeps slabs of `objects` objects that become
+    /// free.
     pub(super) fn free_limit(&self, cpus: u32, objects: u32) -> u64 {
         (1 + u64::from(cpus)) * self.batch as u64 + u64::from(objects)
     }

@@ -1,4 +1,4 @@
-//! Where objects come from once `main` is empty.
+//! Allocation once `main` is empty.
 
 use super::cache::{View, count};
 use super::sheaf::Sheaf;
@@ -7,7 +7,7 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object};
 
 impl<P: Arrays> View<'_, P> {
-    /// Takes an object from wherever there is one. `None` where there is no memory.
+    /// Takes an object from any place that has one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let percpu = self.context.percpu;
         if let Some(object) = percpu.pop_unregistered(self.array()) {
@@ -37,8 +37,8 @@ impl<P: Arrays> View<'_, P> {
         self.own.slabs.alloc(self.context, self.cache, self.capacity().max(1), out).0
     }
 
-    /// Moves the objects of a sheaf into `main`, but for the top one, which it returns. Where
-    /// `main` refuses them, because it is not empty or has no room, the sheaf keeps all.
+    /// Moves the objects of a sheaf into `main`, except the top one, which it returns. Where `main`
+    /// refuses them, because it is not empty or has no room, the sheaf keeps all.
     fn hand_over(&self, sheaf: &mut Sheaf) -> Option<Object> {
         let (object, rest) = sheaf.objects().split_last()?;
         if !self.context.percpu.push_batch(self.array(), rest) {
@@ -72,9 +72,9 @@ impl<P: Arrays> View<'_, P> {
             room[..taken].reverse();
             taken
         };
-        // SAFETY: the slabs write as many as they say.
+        // SAFETY: the slabs write as many as they return.
         unsafe { sheaf.refill(fill) };
-        // Another task may have filled `main` meanwhile, or we are on another CPU; then `main`
+        // Another task may have filled `main` in between, or we are on another CPU; then `main`
         // serves, and the sheaf stays full.
         let object = self.hand_over(&mut sheaf);
         let object = object.or_else(|| sheaf.pop());
@@ -92,7 +92,7 @@ impl<P: Arrays> View<'_, P> {
         self.barn().get_empty().or_else(|| self.new_sheaf())
     }
 
-    /// Gives a sheaf a place: as the running CPU's spare one if that has nothing, else in the barn.
+    /// Gives a sheaf a place: as the running CPU's spare if that has no objects, else in the barn.
     fn install(&self, sheaf: Sheaf) {
         let mut left = Some(sheaf);
         if let Some(mut spare) = self.cpu().spare.try_lock()
@@ -108,7 +108,7 @@ impl<P: Arrays> View<'_, P> {
     }
 
     /// Fills the front of `out`: from `main` and what it can be exchanged with, and from slabs once
-    /// the barn has no full sheaf. Returns how many objects there are.
+    /// the barn has no full sheaf. Returns the number of objects.
     pub(super) fn alloc_bulk(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (percpu, array, capacity) = (self.context.percpu, self.array(), self.capacity());
         let mut taken = 0;

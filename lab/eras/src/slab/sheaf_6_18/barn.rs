@@ -13,7 +13,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Most full sheaves of a barn (`MAX_FULL_SHEAVES`, Linux 6.18).
 pub(super) const MAX_FULL: u32 = 10;
 /// Empty sheaves from which on a barn takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange
-/// of a full sheaf for an empty one does not change how many there are, and asks nothing.
+/// of a full sheaf for an empty one keeps their number, and does not test this.
 pub(super) const MAX_EMPTY: u32 = 10;
 
 struct Counts {
@@ -26,12 +26,12 @@ struct Lists {
     empty: Sheaves,
 }
 
-/// Why a barn gives no empty sheaf for a full one.
+/// The reason why a barn gives no empty sheaf for a full one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotReplaced {
-    /// It has [`MAX_FULL`] full ones (`-E2BIG`).
+    /// The barn has [`MAX_FULL`] full ones (`-E2BIG`).
     TooManyFull,
-    /// It has no empty one (`-ENOMEM`).
+    /// The barn has no empty one (`-ENOMEM`).
     NoEmpty,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum NotReplaced {
 #[repr(align(64))]
 pub(super) struct Barn {
     lists: CountedLock<Lists>,
-    /// The numbers of sheaves, for a look without the lock. Written under it.
+    /// The numbers of sheaves, for reads without the lock. Written under it.
     counts: Counts,
 }
 
@@ -63,7 +63,7 @@ impl Barn {
     }
 
     /// Lets `exchange` take all objects out of a full sheaf; where it returns something, the sheaf
-    /// is an empty one of the barn now (`barn_replace_empty_sheaf`).
+    /// becomes an empty one of the barn (`barn_replace_empty_sheaf`).
     pub(super) fn replace_empty<T>(
         &self,
         exchange: impl FnOnce(&mut Sheaf) -> Option<T>,
@@ -82,13 +82,13 @@ impl Barn {
         result
     }
 
-    /// Lets `exchange` fill an empty sheaf; where it is full afterwards, it is a full one of the
-    /// barn now (`barn_replace_full_sheaf`). Returns the answer of `exchange`.
+    /// Lets `exchange` fill an empty sheaf; where it is full afterwards, it becomes a full one of
+    /// the barn (`barn_replace_full_sheaf`). Returns the answer of `exchange`.
     pub(super) fn replace_full<T>(
         &self,
         exchange: impl FnOnce(&mut Sheaf) -> T,
     ) -> Result<T, NotReplaced> {
-        // As in the kernel, the look at both limits takes no lock.
+        // Tests both limits without a lock, like the kernel.
         if self.full() >= MAX_FULL {
             return Err(NotReplaced::TooManyFull);
         }

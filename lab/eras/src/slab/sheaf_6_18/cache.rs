@@ -1,4 +1,4 @@
-//! One cache: what it has, and how an operation sees it.
+//! One cache: its parts, and its view for an operation.
 
 use super::barn::Barn;
 use super::capacity;
@@ -19,16 +19,15 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// A cache's part of a CPU beside `main`, which is the CPU's array.
 #[repr(align(64))]
 pub(super) struct Cpu {
-    /// The spare sheaf. Only tried where a request comes (the kernel's `local_trylock`): a task
-    /// that does not get it was moved to this CPU while another one was at work, and goes past the
-    /// sheaves.
+    /// The spare sheaf. Requests only try its lock (the kernel's `local_trylock`): a task that does
+    /// not get it was moved to this CPU while another one was at work, and goes past the sheaves.
     pub(super) spare: CountedLock<Option<Sheaf>>,
 }
 
 // SAFETY: a free lock around no sheaf, a null pointer, is all zero bytes.
 unsafe impl FreshZero for Cpu {}
 
-/// What a cache has.
+/// The parts of a cache.
 pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
     cpus: LateSlice<Cpu>,
@@ -74,7 +73,7 @@ impl SheafCache {
         }
     }
 
-    /// Takes up a cache; another one may have had its number, and has left no sheaf behind.
+    /// Takes up a cache; an earlier one may have had its number, and has left no sheaf.
     pub(super) fn configure<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -86,7 +85,7 @@ impl SheafCache {
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(cache, capacity)?;
-            // `main` is a sheaf: where slots have room for fewer objects, sheaves have, too.
+            // `main` is a sheaf: if slots have room for fewer objects, so do sheaves.
             capacity = area.capacity(array);
         }
         self.start(context.percpu.usage(array).operations);
@@ -95,7 +94,7 @@ impl SheafCache {
         Ok(())
     }
 
-    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    /// Resets the counts; `operations` were counted for an earlier cache with this number.
     fn start(&self, operations: u64) {
         for counter in [
             &self.alloc_slow,
@@ -119,7 +118,7 @@ impl SheafCache {
         self.barns.all()
     }
 
-    /// The CPUs that may have a spare sheaf: to look at others would touch their memory. A CPU
+    /// The CPUs that may have a spare sheaf: looking at others would touch their memory. A CPU
     /// whose lock was never taken has none.
     pub(super) fn used_cpus(&self) -> impl Iterator<Item = (SlotIndex, &Cpu)> {
         let numbered = self.cpus().iter().enumerate();
@@ -157,7 +156,7 @@ impl<'a, P: Arrays> View<'a, P> {
         self.own.keep_empty.load(Ordering::Relaxed)
     }
 
-    /// The running CPU's part, a hint as the CPU is.
+    /// The running CPU's part, a hint: the task may move to another CPU.
     pub(super) fn cpu(&self) -> &'a Cpu {
         &self.own.cpus()[self.context.percpu.current().index()]
     }
@@ -174,7 +173,7 @@ impl<'a, P: Arrays> View<'a, P> {
         self.context.zones.node_of(self.context.percpu.current())
     }
 
-    /// Returns whether the stack has several nodes: then every free looks at its object's.
+    /// Returns whether the stack has several nodes: then every free checks its object's node.
     pub(super) fn looks_at_frees(&self) -> bool {
         self.own.barns().len() > 1
     }
@@ -185,8 +184,8 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     /// Gives the running CPU's array the room of a sheaf, where it has less: at first, and after a
-    /// drain. Returns whether it had less. Where the OS refuses memory, there stays less room, and
-    /// slabs serve.
+    /// drain. Returns whether it had less. Where the OS refuses memory, the array keeps less room,
+    /// and slabs serve.
     pub(super) fn open_main(&self) -> bool {
         let percpu = self.context.percpu;
         let room = percpu.area().room(percpu.current(), self.array());

@@ -1,4 +1,4 @@
-//! How many objects a sheaf holds.
+//! The number of objects in a sheaf.
 
 use quarry_mm::frame::FRAME_BYTES;
 
@@ -12,12 +12,12 @@ const DEFAULT: usize = 32;
 /// Most objects of a sheaf: the buffers on the stack have room for them.
 pub(super) const MOST: usize = 64;
 /// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
-/// serves from a cache. Larger objects have smaller sheaves, and those above it none, as a cache
-/// of the kernel that asks for none.
+/// serves from a cache. Larger objects have smaller sheaves, and objects above this have none, like
+/// a cache of the kernel that asks for none.
 const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
-/// Objects of a sheaf of a cache whose objects are `stride` bytes apart, and which asks for
-/// `wanted` if for anything; 0 for a cache without sheaves.
+/// Objects of a sheaf of a cache whose objects are `stride` bytes apart, and which may ask for
+/// `wanted` objects; 0 for a cache without sheaves.
 pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
     wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
 }

@@ -1,4 +1,4 @@
-//! Where objects go once `main` is full.
+//! Freeing once `main` is full.
 
 use super::barn::NotReplaced;
 use super::cache::{View, count};
@@ -14,12 +14,12 @@ const FLUSH_BATCH: usize = 32;
 /// Times a free makes room in `main` that other tasks take.
 const TRIES: u32 = 4;
 
-/// What became of `main`.
+/// The outcome of emptying `main`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
-    /// It was full, and its objects are elsewhere.
+    /// `main` was full, and its objects are elsewhere.
     Yes,
-    /// It stayed as it was: it was not full, or its objects can go nowhere.
+    /// `main` is unchanged: it was not full, or its objects can go nowhere.
     No,
     /// The object to be freed was in it: it is not in use.
     Double,
@@ -29,7 +29,7 @@ impl<P: Arrays> View<'_, P> {
     /// Gives an object back.
     pub(super) fn free_slow(&self, object: Object) {
         if !self.is_remote(object) {
-            // Nobody has tried the fast path where frees are looked at.
+            // Where frees are checked first, the fast path has not been tried.
             if (self.looks_at_frees() && self.push(object)) || self.push_unregistered(object) {
                 return;
             }
@@ -46,7 +46,7 @@ impl<P: Arrays> View<'_, P> {
         self.is_stored(object, self.context.percpu.push(self.array(), object))
     }
 
-    /// The same for a task that has no slot of its own.
+    /// Same as [`push`](Self::push), for a task that has no slot of its own.
     fn push_unregistered(&self, object: Object) -> bool {
         self.is_stored(object, self.context.percpu.push_unregistered(self.array(), object))
     }
@@ -61,7 +61,7 @@ impl<P: Arrays> View<'_, P> {
 
     /// Makes room in `main` and puts an object there; returns whether it did.
     fn free_to_main(&self, object: Object) -> bool {
-        // In one step with what makes the room, so not an operation of its own.
+        // Part of the step that makes the room, so not counted as an operation of its own.
         if !self.open_main()
             && self.evict_for(object, true)
             && self.context.percpu.push_batch(self.array(), &[object])
@@ -74,7 +74,7 @@ impl<P: Arrays> View<'_, P> {
         self.push(object)
     }
 
-    /// Takes the objects of `main`, which is full, elsewhere; reports `object` if it is among them.
+    /// Moves the objects of `main`, which is full, elsewhere; reports `object` if it is among them.
     fn evict_for(&self, object: Object, may_grow: bool) -> bool {
         match self.evict(object, may_grow) {
             Evicted::Yes => true,
@@ -84,7 +84,7 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Where `may_grow` is false, only sheaves that there are serve, and none is flushed.
+    /// Where `may_grow` is false, uses existing sheaves only, and flushes none.
     fn evict(&self, object: Object, may_grow: bool) -> Evicted {
         let Some(mut spare) = self.cpu().spare.try_lock() else { return Evicted::No };
         let Some(sheaf) = spare.as_mut() else {
@@ -129,7 +129,7 @@ impl<P: Arrays> View<'_, P> {
             self.put_empty(empty);
             return Evicted::No;
         };
-        // Another task may have been at work meanwhile, or we are on another CPU.
+        // Another task may have been at work in between, or we are on another CPU.
         let evicted = match spare.as_mut() {
             Some(sheaf) if sheaf.len() < self.capacity() => self.swap(sheaf, object),
             _ => self.move_main(&mut empty, object),
@@ -181,7 +181,7 @@ impl<P: Arrays> View<'_, P> {
             return Evicted::Double;
         }
         if !percpu.push_batch(self.array(), spare.objects()) {
-            // Another task has filled `main` meanwhile.
+            // Another task has filled `main` in between.
             self.to_slabs(full);
             return Evicted::No;
         }

@@ -18,10 +18,10 @@ impl<T: FreshZero + Sync> LateSlice<T> {
         Self { start: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
     }
 
-    /// Makes `len` entries at the first call. One thread at a time: the table of caches sees to it.
+    /// Makes `len` entries at the first call. One thread at a time: the table of caches ensures it.
     ///
     /// # Errors
-    /// The OS's where it refuses memory.
+    /// The error of the OS.
     pub(super) fn build(&self, metadata: &Metadata, len: usize) -> OsResult<()> {
         if self.len.load(Ordering::Relaxed) == 0 {
             let bytes = len * size_of::<T>();

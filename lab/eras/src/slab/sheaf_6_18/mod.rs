@@ -1,9 +1,9 @@
 //! `sheaf-6.18`: the per-CPU sheaves of Linux 6.18, as the kernel has them.
 //!
-//! A *sheaf* is memory for as many pointers to free objects as the cache's `capacity` says. A CPU
-//! has two for each cache: `main`, which its fast path pops and pushes, and `spare`. Between CPUs
-//! and slabs whole sheaves travel, through a *barn* for each node, which has lists of full and of
-//! empty ones.
+//! A *sheaf* is memory for `capacity` pointers to free objects, a number of each cache. A CPU has
+//! two for each cache: `main`, which its fast path pops and pushes, and `spare`. Between CPUs and
+//! slabs whole sheaves travel, through a *barn* for each node, which has lists of full and of empty
+//! ones.
 //!
 //! | main is | it is exchanged with | when |
 //! |---|---|---|
@@ -17,18 +17,18 @@
 //! | | a new sheaf | else |
 //!
 //! # Where the objects of `main` are
-//! They lie in the running CPU's array, whose room is exactly `capacity`, so that the fast path is
-//! one sequence, as that of every other policy. The kernel exchanges pointers to sheaves; here the
-//! pointers to objects move between the array and the sheaf that `main` is exchanged with, which
-//! thereby becomes the other one: a full sheaf of the barn is emptied into the array, and stays
-//! behind as an empty one. An exchange with the barn is one critical section, as in the kernel.
+//! `main` is the running CPU's array, whose room is exactly `capacity`, so that the fast path is
+//! one sequence, like that of every other policy. The kernel exchanges pointers to sheaves; here
+//! the pointers to objects move between the array and the sheaf that `main` is exchanged with,
+//! which thereby becomes the other one: a full sheaf of the barn is emptied into the array, and
+//! remains as an empty one. An exchange with the barn is one critical section, as in the kernel.
 //!
-//! # Who owns a sheaf
+//! # The owner of a sheaf
 //! ```text
 //! pool -> [hands of one task] -> spare of a CPU -> barn (full or empty) -> pool
 //! ```
 //! A sheaf is a value that cannot be copied, and no place drops one: its memory goes back to the
-//! pool. `sheaves(cache) = spares + full + empty` while nobody is at work.
+//! pool. `sheaves(cache) = spares + full + empty` while no thread is at work.
 //!
 //! # Files
 //! Each uses only those to its left:

@@ -1,4 +1,4 @@
-//! The policy: what a stack asks of it, handed to the cache that it is about.
+//! The policy: passes the calls of a stack on to the cache that they are about.
 
 use super::cache::{SheafCache, View, count};
 use super::capacity;
@@ -25,7 +25,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 pub struct KernelSheaf {
     caches: [SheafCache; MAX_CACHES],
     pool: Pool,
-    /// The stack has several nodes. Set when the first cache is taken up.
+    /// True if the stack has several nodes. Set when the first cache is taken up.
     has_nodes: AtomicBool,
 }
 
@@ -38,8 +38,8 @@ impl KernelSheaf {
         View { context, cache, own: &self.caches[cache.id().index()], pool: &self.pool }
     }
 
-    /// Empties `main` and `spare` of all caches wherever `idle` says, by one barrier; returns
-    /// whether there was anything.
+    /// Empties `main` and `spare` of the slots and caches that `idle` names, by one barrier;
+    /// returns whether there was anything.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let is_due = |slot: SlotIndex, id: CacheId| (idle.slots)(slot) || (idle.caches)(id);
         let of_array = |array: ArrayId| CacheId::new(array.index());
@@ -154,7 +154,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
 
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
-        // The kernel compares the nodes of slab and CPU in front of the sheaves, too.
+        // The kernel compares the nodes of slab and CPU before it uses the sheaves, too.
         self.has_nodes.load(Ordering::Relaxed)
     }
 

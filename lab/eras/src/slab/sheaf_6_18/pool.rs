@@ -1,5 +1,5 @@
-//! Sheaves that no cache has, for all caches: where the kernel gives their memory back to
-//! `kmalloc`.
+//! Sheaves that no cache has, for all caches; the kernel gives their memory back to `kmalloc`
+//! instead.
 
 use super::capacity;
 use super::sheaf::{Sheaf, Sheaves};
@@ -34,7 +34,7 @@ impl Pool {
         old.or_else(|| Sheaf::new(metadata, 1 << class))
     }
 
-    /// Keeps an empty sheaf for whoever needs one (`free_empty_sheaf`).
+    /// Keeps an empty sheaf for the next cache that needs one (`free_empty_sheaf`).
     pub(super) fn give(&self, sheaf: Sheaf) {
         debug_assert!(sheaf.is_empty());
         let class = class(sheaf.capacity());

@@ -1,4 +1,4 @@
-//! What goes back when memory is short, or has not been used for a while.
+//! Giving back when memory is short, or has not been used for a while.
 
 use super::cache::{View, count};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};

@@ -18,7 +18,7 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>().is_multiple_of(align_of::<Object>()));
 
-/// A sheaf, owned by whoever has this value.
+/// A sheaf, owned by the holder of this value.
 pub(super) struct Sheaf(NonNull<Header>);
 
 // SAFETY: the memory is reached through the value alone, and belongs to no thread.
@@ -41,7 +41,7 @@ impl Sheaf {
     }
 
     fn header_mut(&mut self) -> &mut Header {
-        // SAFETY: as above, and the value is borrowed for writing.
+        // SAFETY: same as in `header`, and the value is borrowed for writing.
         unsafe { self.0.as_mut() }
     }
 
@@ -71,11 +71,11 @@ impl Sheaf {
         unsafe { core::slice::from_raw_parts(self.first().cast(), self.len()) }
     }
 
-    /// Empties it and lets `fill` write objects to the front of its entries and say how many there
-    /// are; returns that.
+    /// Empties the sheaf, lets `fill` write objects to the front of its entries and return their
+    /// number, and returns that.
     ///
     /// # Safety
-    /// `fill` has written as many objects as it says.
+    /// `fill` writes as many objects as it returns.
     pub(super) unsafe fn refill(
         &mut self,
         fill: impl FnOnce(&mut [MaybeUninit<Object>]) -> usize,
@@ -96,7 +96,7 @@ impl Sheaf {
         Some(object)
     }
 
-    /// Forgets the objects, which somebody else has now.
+    /// Forgets the objects, which have another owner now.
     pub(super) fn clear(&mut self) {
         self.header_mut().len = 0;
     }

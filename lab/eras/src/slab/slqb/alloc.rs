@@ -1,8 +1,8 @@
-//! Where objects come from once the CPU's list is empty.
+//! Allocation once the CPU's list is empty.
 //!
-//! In this order: what others have brought back, if the check flag says that it is much; the first
-//! partial slab, one object at a time; where there are several nodes, the lists of nodes; a new
-//! slab. And where no memory is to be had, the slabs of other CPUs.
+//! The sources in order: what others have brought back, if the check flag shows that it is much;
+//! the first partial slab, one object at a time; where there are several nodes, the lists of nodes;
+//! a new slab; and, where there is no memory for one, the slabs of other CPUs.
 
 use super::cache::{Misuse, SlqbCache};
 use super::chain;
@@ -14,7 +14,7 @@ use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Takes an object from wherever there is one. `None` where there is no memory.
+    /// Takes an object from any place that has one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         // SAFETY: cells of this policy are lists, and objects on them are linked.
         if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
@@ -62,8 +62,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some(taken.unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// Takes the first free object of a slab of `list`, which leaves the partial list with the last
-    /// one (`__cache_list_get_page`).
+    /// Takes the first free object of a slab of `list`; the slab leaves the partial list with its
+    /// last one (`__cache_list_get_page`).
     fn take_one(&self, list: ListId, slabs: &mut PartialList, slab: Pfn) -> Result<Object, Misuse> {
         let word = self.word(slab);
         let SlabState { inuse, head, .. } = word.state();
@@ -142,7 +142,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
-        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         let mut behind = None;
         for number in (0..cache.objects()).rev() {

@@ -114,13 +114,13 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         Ok(first)
     }
 
-    /// [`pop`](Self::pop) where no lock is held: `None` where the list is empty.
+    /// [`pop`](Self::pop) for callers without a lock: `None` where the list is empty.
     pub(super) fn next(&self, list: &mut Freelist) -> Option<Object> {
         list.head?;
         Some(self.pop(list).unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// Returns whether an object of this cache starts there.
+    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
@@ -147,8 +147,8 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     }
 
     /// Takes the whole list of the running CPU's slot; `None` where it is not `slot`, or another
-    /// task was faster. A list that went and came back in between (ABA) does no harm: nothing was
-    /// read of it but its head and its length.
+    /// task was faster. A list that went and came back in between (ABA) does no harm: only its head
+    /// and its length were read.
     pub(super) fn take_list(&self, slot: SlotIndex) -> Option<Freelist> {
         let word = self.cell(slot, LIST);
         (word != 0 && self.store(slot, LIST, word, 0)).then(|| Freelist::of_word(word))

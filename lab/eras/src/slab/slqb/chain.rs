@@ -2,7 +2,7 @@
 
 use quarry_sys::percpu::Object;
 
-/// The object behind a free one.
+/// The object after a free one.
 ///
 /// # Safety
 /// `object` is a linked free object that the caller owns.
@@ -22,7 +22,7 @@ pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
     unsafe { object.cast::<*mut u8>().write(link) };
 }
 
-/// Linked objects that one thread owns: the first, and how many. The link of the last is 0.
+/// Linked objects that one thread owns: the first, and their number. The link of the last is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Freelist {
     pub(super) head: Option<Object>,
@@ -46,7 +46,7 @@ impl Freelist {
 /// A list that also knows its last object (`kmlist`), so that it is joined to another in O(1).
 ///
 /// Equations: `head = none <=> tail = none <=> count = 0`; the link of `tail` is 0; `tail` is
-/// `count - 1` links behind `head`.
+/// `count - 1` links after `head`.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) list: Freelist,
@@ -65,7 +65,7 @@ impl Chain {
     /// Adds an object at the end.
     ///
     /// # Safety
-    /// It is free and the caller's, who owns those on the chain as well.
+    /// The object is free, and the caller owns it and those on the chain.
     pub(super) unsafe fn push_back(&mut self, object: Object) {
         // SAFETY: the caller's promise.
         unsafe { set_next(object, None) };

@@ -1,4 +1,4 @@
-//! Where objects go that are more than a CPU's list may hold, or that belong elsewhere.
+//! Freeing of objects beyond what a CPU's list may hold, or of other lists' slabs.
 
 use super::cache::{GUARD, LIST, Misuse, SlqbCache};
 use super::chain::{self, Chain, Freelist};
@@ -16,7 +16,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// Gives back an object that the fast path has refused.
     ///
     /// # Safety
-    /// It is an allocated object of this cache, and its user has given it up.
+    /// The object is an allocated one of this cache, and its user has given it up.
     pub(super) unsafe fn free_slow(&self, object: Object) {
         for _ in 0..TRIES {
             let slot = self.context.percpu.current();
@@ -58,7 +58,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// fast path refuses every object, because it cannot know the node.
     fn bound(&self, slot: SlotIndex) {
         if self.cell(slot, GUARD) == 0 {
-            // From here on its list counts, whichever CPU the thread was on before.
+            // From here on the slot's list counts, even if the thread was on another CPU before.
             self.tables.of_slot(slot);
             let bound = if self.tables.nodes() > 0 { 0 } else { self.hiwater() };
             self.store(slot, GUARD, 0, (u64::from(slot.0) + 1) << 32 | u64::from(bound));
@@ -79,8 +79,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         push == Push::Stored
     }
 
-    /// A push by `compare_store`: whatever hangs behind the head meanwhile, the same head and the
-    /// same length are the same list.
+    /// A push by `compare_store`: the same head and the same length are the same list, even if the
+    /// objects after the head have changed.
     fn push_of_this_node(&self, slot: SlotIndex, object: Object) -> Push {
         let word = self.cell(slot, LIST);
         let list = Freelist::of_word(word);
@@ -106,7 +106,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.flush_to(slot, list, freed, Self::leave);
     }
 
-    /// The same, where `leave` says how the rest gets to the slot (`flush_free_list`).
+    /// Same as [`flush`](Self::flush); `leave` takes the rest to the slot (`flush_free_list`).
     pub(super) fn flush_to(
         &self,
         slot: SlotIndex,
@@ -137,8 +137,9 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.free_to_remote(slot, others.list);
     }
 
-    /// Leaves objects of ours to the running CPU's slot. Where it has others by now, or is another
-    /// one, they wait where `slot` looks next: among the objects that others have brought back.
+    /// Leaves objects of ours to `slot`, the running CPU's. Where that has others by now, or the
+    /// task has moved, they wait where `slot` looks next: among the objects that others have
+    /// brought back.
     pub(super) fn leave(&self, slot: SlotIndex, list: Freelist) {
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
             self.leave_to_owner(slot, list);

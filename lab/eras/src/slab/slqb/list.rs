@@ -35,14 +35,14 @@ unsafe impl FreshZero for Outgoing {}
 // SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
 unsafe impl FreshZero for Chain {}
 
-/// One of a cache's lists. Counters are written under the lock of what they count and read by those
-/// who would take it for nothing.
+/// One of a cache's lists. Counters are written under the lock of what they count, and read without
+/// it by threads that would otherwise take it in vain.
 #[repr(C, align(64))]
 pub(super) struct CacheList {
     partial: CountedLock<PartialList>,
     nr_partial: AtomicU32,
     free: AtomicU64,
-    /// When the list was trimmed last, in nanoseconds; 0 before the first look.
+    /// Time of the last trim of the list, in nanoseconds; 0 before the first look.
     pub(super) trimmed_ns: AtomicU64,
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
@@ -54,7 +54,7 @@ pub(super) struct CacheList {
     outgoing: CountedLock<Outgoing>,
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects put on the CPU's list beside the fast path.
+    /// Objects put on the CPU's list outside the fast path.
     pub(super) pushes: AtomicU64,
     /// Times that the list took back what others had brought.
     pub(super) claims: AtomicU64,
@@ -100,20 +100,20 @@ impl CacheList {
         self.nr_remote.load(Ordering::Relaxed)
     }
 
-    /// Returns whether they are enough for the CPU to look.
+    /// Returns whether others have brought back enough for the CPU to look.
     pub(super) fn must_check(&self) -> bool {
         self.check.load(Ordering::Relaxed)
     }
 
     /// Brings objects back, all in one step. Sets the check flag where that makes the chain
-    /// `freebatch` long, or in any case.
+    /// `freebatch` long, and always if `check`.
     ///
     /// # Safety
     /// The caller owns the objects, which belong to this list's slabs or are a CPU's own.
     pub(super) unsafe fn bring(&self, objects: Chain, freebatch: u32, check: bool) {
         let mut remote = self.remote.lock();
         let before = remote.count();
-        // SAFETY: the caller's promise; the lock's holder owns those on the chain.
+        // SAFETY: the caller's promise; the holder of the lock owns those on the chain.
         unsafe { remote.append(objects) };
         self.nr_remote.store(remote.count(), Ordering::Relaxed);
         if check || (before < freebatch && remote.count() >= freebatch) {
@@ -121,7 +121,7 @@ impl CacheList {
         }
     }
 
-    /// Takes all that others have brought back; `None` where that is nothing.
+    /// Takes all that others have brought back; `None` where there is nothing.
     pub(super) fn claim(&self) -> Option<Chain> {
         if self.nr_remote() == 0 {
             return None;
@@ -151,15 +151,15 @@ impl CacheList {
         result
     }
 
-    /// Returns what others have brought, or what the CPU gathers, to a check that nobody runs
-    /// beside.
+    /// Shows `check` what others have brought, and what the CPU gathers; no other thread is at
+    /// work.
     pub(super) fn with_chains(&self, mut check: impl FnMut(&Chain, Option<ListId>)) {
         check(&self.remote.lock(), None);
         let outgoing = self.outgoing.lock();
         check(&outgoing.objects, Some(outgoing.to));
     }
 
-    /// Starts the counts of a new cache.
+    /// Resets the counts for a new cache.
     pub(super) fn restart(&self) {
         for counter in [
             &self.slabs_allocated,

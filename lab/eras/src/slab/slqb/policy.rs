@@ -1,4 +1,4 @@
-//! The policy: what a stack asks of it, handed to the cache that it is about.
+//! The policy: passes the calls of a stack on to the cache that they are about.
 
 use super::cache::SlqbCache;
 use super::sizes;

@@ -9,8 +9,8 @@
 //! that is not on its slab's own free list is in use, also while it waits on a list of a CPU or a
 //! node.
 //!
-//! The lock of its list guards the word. Its `list` never changes while the slab is one, so whoever
-//! holds an object of the slab reads that without the lock.
+//! The lock of its list guards the word. Its `list` never changes while the slab is one, so a
+//! thread that holds an object of the slab reads that without the lock.
 
 use super::sizes::MAX_OBJECTS;
 use quarry_sys::primitive::{AtomicU32, Ordering};
@@ -55,7 +55,7 @@ pub(super) struct SlabWord(AtomicU32);
 unsafe impl quarry_mm::frame::FreshZero for SlabWord {}
 
 impl SlabWord {
-    /// The state now. Without the lock of the list only `list` is to be relied on.
+    /// The present state. Without the lock of the list only `list` is reliable.
     pub(super) fn state(&self) -> SlabState {
         let word = self.0.load(Ordering::Relaxed);
         SlabState {
@@ -75,7 +75,7 @@ impl SlabWord {
         self.0.store(word, Ordering::Relaxed);
     }
 
-    /// No slab any more.
+    /// Ends the slab.
     pub(super) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

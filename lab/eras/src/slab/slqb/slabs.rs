@@ -9,13 +9,13 @@ use super::slab_word::SlabWord;
 use crate::slab::records::Records;
 use quarry_mm::frame::{FrameTable, FrontList, Link, Links, Pfn};
 
-/// A list of slabs with free objects. Nothing looks at its end.
+/// A list of slabs with free objects. No code looks at its end.
 pub(super) type PartialList = FrontList<Pfn>;
 
 /// The arrays.
 pub(super) type Slabs = Records<SlabWord>;
 
-/// Where the links of slabs are.
+/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,

@@ -35,8 +35,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         stats
     }
 
-    /// Starts the counts of a new cache, whose number another one may have had before. Nobody uses
-    /// the number meanwhile.
+    /// Resets the counts for a new cache, whose number another one may have had before. No thread
+    /// uses the number during the call.
     pub(super) fn restart(&self) {
         self.tables.used_lists().for_each(|id| self.list(id).restart());
         for slot in self.tables.used_slots() {

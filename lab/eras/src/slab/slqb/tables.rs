@@ -64,7 +64,7 @@ impl Tables {
         })
     }
 
-    /// Nodes that have lists: none on a machine with one node.
+    /// Nodes that have lists: 0 on a machine with one node.
     pub(super) fn nodes(&self) -> usize {
         self.nodes
     }

@@ -1,8 +1,8 @@
 //! Giving back what a cache does not need: a little every three seconds, or everything.
 //!
 //! The kernel has a timer for each CPU. Here a CPU trims its list on a slow path when its time has
-//! come; those of CPUs that come to none are trimmed from wherever the stack looks after idle
-//! memory ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
+//! come; the stack trims the lists of CPUs without slow paths when it looks after idle memory
+//! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
 use super::cache::{LIST, SlqbCache};
 use super::chain::{Chain, Freelist};
@@ -42,7 +42,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.flush_outgoing(own);
     }
 
-    /// Flushes one batch of a list and of what was claimed behind it; `leave` gets the rest.
+    /// Flushes one batch of a list and of what was claimed after it; `leave` gets the rest.
     fn flush_with_claimed(
         &self,
         slot: SlotIndex,
@@ -56,7 +56,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.flush_to(slot, all.list, None, leave);
     }
 
-    /// Delivers what a CPU has gathered for another list, however little.
+    /// Delivers what a CPU has gathered for another list, even if it is little.
     fn flush_outgoing(&self, list: &CacheList) {
         if list.nr_outgoing() > 0 {
             let (to, objects) =
@@ -65,8 +65,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Trims the lists that are due, of whichever CPUs and nodes. Returns whether there was one
-    /// with something to give, or, where the cache `is_idle`, one that will be due.
+    /// Trims the lists that are due, of all CPUs and nodes. Returns whether there was one with
+    /// something to give, or, where the cache `is_idle`, one that will be due.
     pub(super) fn trim_all(&self, now_ns: u64, is_idle: bool) -> bool {
         let (mut found, mut must_drain) = (false, false);
         for id in self.tables.used_lists() {

@@ -1,7 +1,8 @@
-//! Where objects come from once the CPU's list is empty.
+//! Allocation once the CPU's list is empty.
 //!
-//! In this order: what others have freed into the CPU's own slab; a slab of the CPU's partial list;
-//! slabs of the node's partial list, until half a CPU's list is full of them; a new slab.
+//! The sources in order: what others have freed into the CPU's own slab; a slab of the CPU's
+//! partial list; slabs of the node's partial list, until half a CPU's list is full of them; a new
+//! slab.
 
 use super::cache::{SlubCache, guard_of};
 use super::cell::{GUARD, LIST};
@@ -23,7 +24,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Takes an object from wherever there is one. `None` where there is no memory.
+    /// Takes an object from any place that has one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
         let mut slot = self.context.percpu.current();
@@ -151,7 +152,7 @@ where
             // Linking touches every page at once.
             context.zones.populate(slab, cache.order().frames());
         }
-        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.word(slab).start(self.tag(), cache.objects());
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());

@@ -59,7 +59,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         E::min_partial(self.cache.stride())
     }
 
-    /// Returns whether a node keeps one more slab although it is empty.
+    /// Returns whether a node keeps one more slab that is empty.
     pub(super) fn keeps_empty(&self, node: &Node) -> bool {
         E::keeps_empty(node.nr_partial(), self.min_partial())
     }
@@ -81,7 +81,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
-    /// been given back meanwhile, even to the window: then any node will do.
+    /// been given back since, even to the window: then any node will do.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
@@ -122,7 +122,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         unsafe { self.cache.object_at(address, number) }
     }
 
-    /// The number of an object of a slab; aborts where none starts there.
+    /// The number of an object of a slab; aborts where no object starts there.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
         let address = self.context.zones.arena().address(slab);
         let offset = object.as_ptr() as usize - address.as_ptr() as usize;
@@ -139,9 +139,9 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         Freelist::taken(chain, |number| self.object(slab, number))
     }
 
-    /// The objects of a list, in order. They may be relinked while they are walked only behind the
-    /// walk. Aborts where a link leads to no object of the cache: the program has written to the
-    /// object that holds it, which is free.
+    /// The objects of a list, in order. During the walk, only those that it has passed may be
+    /// relinked. Aborts where a link leads to no object of the cache: the program has written to
+    /// the object that holds it, which is free.
     pub(super) fn walk(&self, list: Freelist) -> impl Iterator<Item = Object> + use<'_, P, E> {
         let (mut next, mut left) = (list.head, list.count);
         core::iter::from_fn(move || {
@@ -152,7 +152,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         })
     }
 
-    /// Takes the first object of a list; aborts as [`walk`](Self::walk).
+    /// Takes the first object of a list; aborts like [`walk`](Self::walk).
     pub(super) fn pop(&self, list: &mut Freelist) -> Option<Object> {
         let first = list.head?;
         list.count -= 1;
@@ -160,7 +160,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         Some(first)
     }
 
-    /// The object behind one that is free and ours, and not the last.
+    /// The object after one that is free and ours, and not the last.
     fn linked(&self, object: Object) -> Object {
         // SAFETY: the object is free and ours.
         let link = unsafe { freelist::next(object) };
@@ -170,7 +170,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// Returns whether an object of this cache starts there.
+    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };

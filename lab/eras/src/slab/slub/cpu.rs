@@ -3,9 +3,9 @@
 //!
 //! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
 //! (see the state table in `slub`); its `partial` list is this. The kernel turns interrupts off to
-//! change that list; here every slot has a lock that is only ever *tried*: who does not get it
-//! (another thread was moved away in the middle) uses the node's list instead. It is no
-//! [`List`](quarry_mm::frame::List): it is a stack, and the second link of a slab counts objects.
+//! change that list; here every slot has a lock that is only ever *tried*: a thread that does not
+//! get it (another thread was moved away in the middle) uses the node's list instead. The list is a
+//! stack and not a [`List`](quarry_mm::frame::List), and the second link of a slab counts objects.
 //!
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
 //! objects that were free in them when each was put there (more may have come back since).
@@ -29,8 +29,8 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that another thread was faster at, or lock bits of slabs
-    /// that were found held.
+    /// Compare-and-swaps of packed words that failed because another thread was faster, or lock
+    /// bits of slabs that were found held.
     pub(super) misses: AtomicU64,
     /// Lock bits of slabs taken.
     pub(super) slab_locks: AtomicU64,

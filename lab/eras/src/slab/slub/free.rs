@@ -1,4 +1,4 @@
-//! Where objects go that do not belong to the CPU's own slab, and slabs that a CPU lets go of.
+//! Freeing of objects of other slabs than the CPU's own, and of slabs that a CPU lets go of.
 
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
@@ -18,7 +18,7 @@ where
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
-    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// These are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
     pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, objects: u32) {
         let mut misses = 0;
@@ -57,16 +57,16 @@ where
             };
         }
         if let Some((of, head, tail, count)) = chain {
-            // SAFETY: as above.
+            // SAFETY: same as in the loop.
             unsafe { self.free_chain(of, head, tail, count) };
         }
     }
 
-    /// Gives objects back: those of the CPU's slab to its list, of the others those of one slab in
-    /// one step.
+    /// Gives objects back: those of the CPU's slab to its list, the others slab by slab, each
+    /// slab's in one step.
     ///
     /// # Safety
-    /// As [`SlabPolicy::free_bulk`](quarry_mm::slab::SlabPolicy::free_bulk).
+    /// Same as for [`SlabPolicy::free_bulk`](quarry_mm::slab::SlabPolicy::free_bulk).
     pub(super) unsafe fn free_bulk(&self, objects: &[Object]) {
         for piece in objects.chunks(MAX_BATCH) {
             let mut left = u64::MAX >> (64 - piece.len());

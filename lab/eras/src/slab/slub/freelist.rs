@@ -3,7 +3,7 @@
 use super::state::TakenChain;
 use quarry_sys::percpu::Object;
 
-/// The object behind a free one.
+/// The object after a free one.
 ///
 /// # Safety
 /// `object` is a linked free object that the caller owns.
@@ -36,7 +36,7 @@ impl Freelist {
         Self { head: Some(object(chain.first)), count: chain.count }
     }
 
-    /// Links `count` objects, the first first.
+    /// Links the objects in their order.
     ///
     /// # Safety
     /// `objects` yields objects of one slab that are all free, the caller's, and differ.

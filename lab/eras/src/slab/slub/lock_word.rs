@@ -6,15 +6,15 @@
 //! ```
 //!
 //! Half as wide as the packed word that compare-and-swap needs: the number of objects follows from
-//! the cache, and which cache it is from the frame table, which nobody changes for a slab whose bit
+//! the cache, and the cache from the frame table, which no thread changes for a slab whose bit
 //! another thread holds. What any thread may do to a slab while it holds the bit:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
-//! | frozen | anybody | anybody | owner: unfreeze |
-//! | some free, on its node's list | anybody | who takes it off the list | list lock: freeze |
-//! | none in use, not frozen | - | - | whoever freed the last: off the list, given back |
-//! | none free, on no list | anybody, who puts it onto the list | - | - |
+//! | frozen | any thread | any thread | owner: unfreeze |
+//! | some free, on its node's list | any thread | who takes it off the list | list lock: freeze |
+//! | none in use, not frozen | - | - | the one that freed the last: off the list, given back |
+//! | none free, on no list | any thread, which puts it onto the list | - | - |
 //!
 //! A thread that holds the bit may wait for the list lock; one that holds the list lock only tries
 //! for the bit (`get_partial_node`). A waiter spins, then sleeps on a futex, as it does for other
@@ -33,7 +33,7 @@ const SLEPT_FOR: u32 = LOCKED << 1;
 /// The bits of the state.
 const STATE: u32 = LOCKED - 1;
 
-/// Rounds of spinning before a waiter sleeps, as of other locks (`quarry_sys::lock`).
+/// Rounds of spinning before a waiter sleeps, as in other locks (`quarry_sys::lock`).
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
 /// The word; all zero where there is no slab.
@@ -44,7 +44,7 @@ pub struct LockWord(AtomicU32);
 // SAFETY: an atomic whose default is 0.
 unsafe impl quarry_mm::frame::FreshZero for LockWord {}
 
-/// The bit is held; dropping this releases it, and makes the state known.
+/// The bit is held; dropping this releases it, and publishes the state.
 pub(super) struct HeldSlab<'a> {
     word: &'a LockWord,
     bits: u32,
@@ -100,12 +100,12 @@ impl LockWord {
         let is_free = old & LOCKED == 0;
         let taken = is_free
             && self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // Only then: dropping it releases the bit.
+        // Made only then: dropping it releases the bit.
         taken.then(|| HeldSlab { word: self, bits: old & STATE, holder: None })
     }
 
-    /// Waits for the bit, and takes it. Returns how long that took, too, in nanoseconds: whoever
-    /// waits reads the clock twice, as at other locks.
+    /// Waits for the bit, and takes it. Also returns the duration of the wait in nanoseconds: a
+    /// waiter reads the clock twice, as at other locks.
     #[cold]
     #[inline(never)]
     pub(super) fn wait(&self) -> (HeldSlab<'_>, u64) {
@@ -127,7 +127,8 @@ impl LockWord {
 
     fn sleep(&self) -> HeldSlab<'_> {
         loop {
-            // Others may sleep as well: whoever takes the bit from here on wakes the next one.
+            // Others may sleep as well: the thread that takes the bit from here on wakes the next
+            // one.
             if let Some(held) = self.take(SLEPT_FOR) {
                 return held;
             }
@@ -146,14 +147,14 @@ impl LockWord {
 }
 
 impl<'a> HeldSlab<'a> {
-    /// Notes the running task as who holds a bit, until it is released.
+    /// Notes the running task as the holder of a bit, until it is released.
     pub(super) fn noted_in(mut self, holder: &'a Holder) -> Self {
         holder.0.store(task::current(), Ordering::Relaxed);
         self.holder = Some(holder);
         self
     }
 
-    /// The state, which nobody else changes.
+    /// The state, which no other thread changes.
     pub(super) fn state(&self, objects: u32) -> SlabState {
         unpack(self.bits, objects)
     }
@@ -170,7 +171,7 @@ impl Drop for HeldSlab<'_> {
             holder.0.store(0, Ordering::Relaxed);
         }
         if task::is_alone() {
-            // No other thread can have come meanwhile, so none sleeps.
+            // No other thread can have come in between, so none sleeps.
             self.word.0.store(self.bits, Ordering::Relaxed);
         } else if self.word.0.swap(self.bits, Ordering::Release) & SLEPT_FOR != 0 {
             futex::wake_one(&self.word.0);

@@ -1,6 +1,6 @@
-//! The slow paths of Linux 2.6.29 to 3.0, which hold a lock bit of the slab. The node's list lock
-//! is taken inside it, and only where a slab comes onto the list or leaves it; who looks for a slab
-//! on the list passes over those whose bit is held.
+//! The slow paths of Linux 2.6.29 to 3.0, which hold a lock bit of the slab. They take the node's
+//! list lock inside it, and only where a slab comes onto the list or leaves it; a thread that looks
+//! for a slab on the list passes over those whose bit is held.
 
 use super::cache::SlubCache;
 use super::cpu::count;
@@ -19,7 +19,8 @@ use quarry_sys::report::entered_again;
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
         let mut held = lock(of, slab, misses);
-        // It may have been given back since the guard was read, and be another cache's by now.
+        // The slab may have been given back since the guard was read, and be another cache's by
+        // now.
         let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         let state = held.state(of.cache.objects());
         if !is_own || !state.frozen {

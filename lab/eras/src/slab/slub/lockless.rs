@@ -144,7 +144,7 @@ fn park<P: Lists, E: Era<Word = PageWord>>(of: &SlubCache<'_, P, E>, slab: Pfn, 
     }
 }
 
-/// Puts frozen slabs of ours onto a slot's partial list, whatever it holds.
+/// Puts frozen slabs of ours onto a slot's partial list, no matter what that holds.
 fn park_chain<P: Lists, E: Era<Word = PageWord>>(
     of: &SlubCache<'_, P, E>,
     slot: SlotIndex,

@@ -3,8 +3,8 @@
 //! A CPU owns one slab per cache and has taken its free objects as a list: allocation takes the
 //! head, freeing an object *of that slab* puts it back, both one restartable sequence. An object of
 //! any other slab is put onto that slab's own free list: under a lock bit of the slab (`lock_word`,
-//! before Linux 3.1), or by a compare-and-swap of its packed word (`page_word`). No array stands in
-//! front: how often frees hit the CPU's own slab is what the policy is measured by.
+//! before Linux 3.1), or by a compare-and-swap of its packed word (`page_word`). There is no array
+//! in front: the policy is measured by how often frees hit the CPU's own slab.
 //!
 //! # The CPU's slab
 //! The slot's cell holds three facts in two words, and every step changes one of them by one
@@ -26,13 +26,13 @@
 //! | let go | guard: s + 1 -> 0 | owns `s`, frozen |
 //! | drain | guard: -> all ones -> 0, list: -> 0 | owns `s` and the list |
 //!
-//! The guard alone says which thread owns `s`: the thread that stores it away owns `s`, whatever
-//! happened since it was read. Objects of a list count as in use in their own slabs and may be of
-//! another slab than the guard's (a *fill* that came late), so a list is never trusted to be of one
-//! slab: who takes it whole sorts it. A store that fails changes nothing, and then the thread gives
-//! what it has to the objects' own slab, which is always possible.
+//! The guard alone decides which thread owns `s`: the thread that stores it away owns `s`, no
+//! matter what happened since it was read. Objects of a list count as in use in their own slabs and
+//! may be of another slab than the guard's (a *fill* that came late), so a list is never trusted to
+//! be of one slab: a thread that takes it whole sorts it. A store that fails changes nothing, and
+//! then the thread gives what it has to the objects' own slab, which is always possible.
 //!
-//! # Where a slab is
+//! # The places of a slab
 //! ```text
 //! new -> [cell] -> full, on no list -> [CPU's partial list] -> node's list -> given back
 //!           ^          (its first free freezes it)  |              |

@@ -12,7 +12,7 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// A list of slabs, linked by the frame table's link word and an array of second links.
 pub(super) type PartialList = List<Pfn>;
 
-/// Where the links of slabs are.
+/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
@@ -37,7 +37,7 @@ impl Links for SlabLinks<'_> {
         self.frames.set_link(slab, next.word());
     }
 
-    /// The slab in front of `slab`, on a node's list.
+    /// The slab before `slab`, on a node's list.
     fn previous(&self, slab: Pfn) -> Link<Pfn> {
         Link::from_word(self.second(slab).load(Ordering::Relaxed))
     }
@@ -51,14 +51,14 @@ impl Links for SlabLinks<'_> {
 #[repr(C, align(64))]
 pub struct Node {
     pub(super) list: CountedLock<PartialList>,
-    /// Slabs on the list; written under its lock, read by those who would take it for nothing.
+    /// Slabs on the list; written under its lock, read by threads that would else take it in vain.
     nr_partial: AtomicU32,
     /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
     /// Sum of the times that threads waited for lock bits of its slabs, in nanoseconds.
     pub(super) lock_bit_wait_ns: AtomicU64,
-    /// True for the numbers of caches that there are, or were.
+    /// True if there is, or was, a cache of this number.
     taken_up: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl Node {
         self.nr_partial.load(Ordering::Relaxed)
     }
 
-    /// Adds a slab at the end: those in front have been here longer and are emptier by now.
+    /// Adds a slab at the end: those before it have been here longer and are emptier by now.
     pub(super) fn push_back(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
         list.push_back(&links, slab);
         self.nr_partial.store(self.nr_partial() + 1, Ordering::Relaxed);
@@ -124,8 +124,8 @@ impl Node {
     }
 }
 
-/// Slabs chained by their first link alone, on their way from one place to another; no list, for
-/// nothing is ever taken out of the middle.
+/// Slabs chained by their first link alone, on their way from one place to another; not a list,
+/// because no slab is ever taken out of the middle.
 #[derive(Default)]
 pub struct SlabChain {
     pub(super) head: Link<Pfn>,

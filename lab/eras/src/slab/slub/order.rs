@@ -77,7 +77,7 @@ pub(super) fn min_partial(wanted: u32) -> u32 {
 }
 
 /// Free objects that a CPU's partial list holds before it is drained (`cpu_partial`, Linux 3.2 to
-/// 5.15; later kernels say it in slabs).
+/// 5.15; later kernels count it in slabs).
 #[must_use]
 pub(super) fn cpu_partial(stride: usize) -> u32 {
     match stride {

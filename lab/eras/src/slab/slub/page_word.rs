@@ -16,12 +16,12 @@
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
-//! | frozen | anybody | anybody | owner: unfreeze |
-//! | some free, on its node's list | anybody; the last one: list lock | - | list lock: freeze |
-//! | none free, on no list | anybody, who freezes it, or: list lock, onto the list | - | - |
+//! | frozen | any thread | any thread | owner: unfreeze |
+//! | some free, on its node's list | any thread; the last one: list lock | - | list lock: freeze |
+//! | none free, on no list | any, which freezes it, or: list lock, onto the list | - | - |
 //!
 //! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
-//! back in between (ABA) does no harm: no thread relies on what hung behind it. The cache's number
+//! back in between (ABA) does no harm: no thread relies on the objects after it. The cache's number
 //! is in the word because a slab may be given back and reused between the look at a guard and the
 //! compare-and-swap: the swap then fails.
 
@@ -83,7 +83,7 @@ pub(super) enum Put {
     /// Nothing done: fewer objects are in use than are put, or the first one is the first of the
     /// free list already.
     NotInUse,
-    /// Nothing done: this is no slab of the cache.
+    /// Nothing done: this is not a slab of the cache.
     WrongCache,
 }
 
@@ -123,8 +123,8 @@ impl PageWord {
         Packed(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes the state in one step, to what `change` makes of it; `None` leaves it as it is.
-    /// Returns what it was, and what it is. Each failure counts one in `misses`.
+    /// Changes the state in one step, to what `change` makes of it; `None` leaves it unchanged.
+    /// Returns the old and the new word. Each failure counts one in `misses`.
     fn update(
         &self,
         misses: &mut u64,
@@ -142,8 +142,8 @@ impl PageWord {
 
     /// Puts a chain of objects back. `link` is given the head that the last object of the chain
     /// must point to, and may be called several times. The caller owns the objects, so the slab
-    /// stays a slab of `cache` meanwhile. A slab that had none free is frozen for the caller if it
-    /// `parks` such slabs.
+    /// stays a slab of `cache` during the call. A slab that had none free is frozen for the caller
+    /// if it `parks` such slabs.
     pub(super) fn put(
         &self,
         cache: u8,
@@ -175,8 +175,8 @@ impl PageWord {
         put
     }
 
-    /// Takes all free objects of a frozen slab of `cache`, whoever owns it. `None` where it has
-    /// none, or is another kind of slab by now.
+    /// Takes all free objects of a frozen slab of `cache`, of any owner. `None` where it has none,
+    /// or is not a frozen slab of the cache any more.
     pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
@@ -187,7 +187,7 @@ impl PageWord {
     }
 
     /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
-    /// it: it is then full, on no list, and nobody's.
+    /// it: it is then full, on no list, and has no owner.
     pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
@@ -206,12 +206,13 @@ impl PageWord {
         done.is_some()
     }
 
-    /// Unfreezes the caller's own frozen slab, under the list lock; returns what it then is.
+    /// Unfreezes the caller's own frozen slab, under the list lock; returns its new state.
     pub(super) fn unfreeze(&self, misses: &mut u64) -> SlabState {
         self.set_frozen(false, misses).with_frozen(false)
     }
 
-    /// Freezes a slab of the node's list for the caller, under the list lock; returns what it was.
+    /// Freezes a slab of the node's list for the caller, under the list lock; returns its old
+    /// state.
     pub(super) fn freeze(&self, misses: &mut u64) -> SlabState {
         self.set_frozen(true, misses)
     }
@@ -235,7 +236,7 @@ impl PageWord {
     }
 }
 
-/// The way that objects go which change a slab's state from `old` to `freed`.
+/// The outcome of a put that changes a slab's state from `old` to `freed`.
 fn outcome(old: SlabState, freed: SlabState, parks: bool, list_locked: bool) -> Put {
     let was_full = old.head.is_none();
     if old.frozen {

@@ -1,4 +1,4 @@
-//! The policy: what a stack asks of it, handed to the cache that it is about.
+//! The policy: passes the calls of a stack on to the cache that they are about.
 
 use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
@@ -21,7 +21,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{Lists, Object, Push};
 
-/// The policy, as version `E` of the kernel has it.
+/// The policy, for version `E` of the kernel.
 pub struct SlubOf<E: Era> {
     tables: Late<Tables<E::Word>>,
     era: PhantomData<E>,

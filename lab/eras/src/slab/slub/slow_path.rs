@@ -8,22 +8,22 @@ use super::state::{SlabWord, TakenChain};
 use quarry_mm::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
-/// Operations on slabs that are more than a look at the CPU's cell. `misses` counts where other
-/// threads were in the way: compare-and-swaps that failed, or lock bits that were found held.
+/// Operations on slabs that need more than the CPU's cell. `misses` counts conflicts with other
+/// threads: compare-and-swaps that failed, or lock bits that were found held.
 pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Takes over what has been freed into a slab that a guard named, if it is still frozen and the
     /// cache's (`ALLOC_REFILL`).
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
 
     /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
-    /// it: it is then full, on no list, and nobody's.
+    /// it: it is then full, on no list, and has no owner.
     fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
 
-    /// Puts a frozen slab of the caller, which no CPU has room for, where slabs wait for a CPU.
+    /// Puts a frozen slab of the caller, for which no CPU has room, where slabs wait for a CPU.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64);
 
-    /// The first slab of a node's list that can be had, frozen, and its objects. Nothing where the
-    /// list has `keep` or fewer.
+    /// Takes the first available slab of a node's list; returns it, frozen, and its objects. `None`
+    /// where the list has `keep` or fewer.
     fn take_partial(
         of: &SlubCache<'_, P, E>,
         slot: SlotIndex,
@@ -35,7 +35,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
-    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// These are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,

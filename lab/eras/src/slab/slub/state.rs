@@ -66,7 +66,7 @@ impl SlabState {
 pub(super) struct FreedChain {
     /// Number of the first one.
     pub(super) first: u32,
-    /// How many.
+    /// Their number.
     pub(super) count: u32,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct FreedChain {
 pub struct TakenChain {
     /// Number of the first one.
     pub(super) first: u32,
-    /// How many.
+    /// Their number.
     pub(super) count: u32,
 }
 
@@ -90,13 +90,13 @@ pub trait SlabWord: FreshZero + Send {
     /// The state of a slab with `objects` objects.
     fn state(&self, objects: u32) -> SlabState;
 
-    /// Returns whether the word says that this is a slab of cache number `cache`. A word that has
-    /// no number agrees: then the frame table alone says whose the slab is.
+    /// Returns whether the word agrees that this is a slab of cache number `cache`. A word without
+    /// a number always agrees: then the frame table alone names the slab's cache.
     fn agrees(&self, cache: u8) -> bool;
 
-    /// A new slab: frozen, owned by the caller, all objects taken.
+    /// Starts a new slab: frozen, owned by the caller, all objects taken.
     fn start(&self, cache: u8, objects: u32);
 
-    /// No slab any more. The caller owns it: not frozen, on no list, no object in use.
+    /// Ends the slab. The caller owns it: not frozen, on no list, no object in use.
     fn end(&self);
 }

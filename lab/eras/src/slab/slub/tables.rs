@@ -30,7 +30,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
-    /// Who holds the lock bit of a slab.
+    /// The holder of the lock bit of a slab.
     holder: Holder,
     /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
@@ -156,7 +156,7 @@ impl<W: SlabWord> Tables<W> {
         &self.slots.at(slot.index()).lock
     }
 
-    /// Who holds the lock bit of a slab, as far as a slot knows.
+    /// The holder of the lock bit of a slab, as far as a slot knows.
     pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
         &self.slots.at(slot.index()).holder
     }

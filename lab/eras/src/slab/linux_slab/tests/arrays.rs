@@ -1,4 +1,4 @@
-//! The arrays of CPUs, the shared array behind them, and the slabs behind that.
+//! The arrays of CPUs, the shared array that they exchange with, and the slabs.
 
 use super::machine::Machine;
 use quarry_mm::frame::MetadataKind;
@@ -10,7 +10,7 @@ const LIMIT: usize = 120;
 const BATCH: usize = 60;
 const SHARED: usize = 8 * BATCH;
 
-/// Frees so many objects that the array of CPU 0 is full, and then `more`; returns them.
+/// Frees enough objects to fill the array of CPU 0, and then `more`; returns them.
 fn fill(machine: &Machine, cache: &Cache, more: usize) -> Vec<Object> {
     let mut objects = machine.alloc_all(0, cache, LIMIT + more);
     objects.truncate(LIMIT + more);
@@ -31,7 +31,7 @@ fn the_oldest_objects_leave_a_full_array() {
     assert_eq!(stats.free_slow, 1, "{stats:?}");
     assert_eq!(machine.level(0, cache), (LIMIT - BATCH + 1) as u64);
     assert_eq!(machine.shared(0, cache), BATCH as u64);
-    // What was freed last comes first, all the way down through the shared array.
+    // The object freed last comes first, all the way down through the shared array.
     let again: Vec<_> = freed.iter().map(|_| machine.alloc(0, cache)).collect();
     assert!(again.iter().eq(freed.iter().rev()));
     machine.validate();
@@ -77,7 +77,7 @@ fn a_flush_moves_no_more_than_the_shared_array_has_room_for() {
     assert_eq!(machine.level(0, cache), (LIMIT - room + 1) as u64);
     assert_eq!(machine.shared(0, cache), SHARED as u64);
     assert_eq!(machine.free_objects(0, cache), in_slabs);
-    // Now there is none, and a whole batch goes to its slabs.
+    // Now the shared array has no room, and a whole batch goes to its slabs.
     machine.free_all(0, cache, &rest[1..room]);
     assert_eq!(machine.level(0, cache), LIMIT as u64);
     machine.free(0, cache, rest[room]);
@@ -122,7 +122,7 @@ fn a_node_keeps_free_slabs_up_to_its_limit() {
     machine.finish();
 }
 
-/// Of the slabs that are partly free those come last whose objects came back last.
+/// Of the partly free slabs, those come last whose objects came back last.
 #[test]
 fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
     let machine = Machine::without(1, 4, "shared");
@@ -176,8 +176,8 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
 }
 
-/// Arrays are as long as the objects of the new cache want them, and as long as the first cache of
-/// the number at most.
+/// Arrays hold as many objects as the new cache wants, and no more than the first cache of the
+/// number had.
 #[test]
 fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
     let machine = Machine::new(1, 4);
@@ -193,7 +193,7 @@ fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
             flushed = (before + 1 - machine.level(0, cache)).max(flushed);
         }
         machine.finish();
-        // SAFETY: nobody has a reference to it any more.
+        // SAFETY: no code has a reference to it any more.
         unsafe { machine.caches.remove(CacheId::new(1)) };
         (most, flushed)
     };

@@ -1,4 +1,4 @@
-//! What each mechanism does, by counters, on virtual CPUs, with a clock that the tests set; and a
+//! Tests of each mechanism by its counters, on virtual CPUs, with a clock that the tests set; and a
 //! model of an alien array.
 
 #[cfg(not(quarry_model))]

@@ -1,6 +1,5 @@
 //! Model of one alien array: threads of a node free into it, one reaps it, and shuttle decides
-//! every interleaving. Beside it stands an array that has forgotten its lock, which has to be found
-//! out.
+//! every interleaving. The model also has to find an array that has forgotten its lock.
 
 use crate::slab::linux_slab::alien::{AlienArray, Freed};
 use crate::slab::linux_slab::tuning::ALIEN_LIMIT;
@@ -23,7 +22,7 @@ fn object(number: usize) -> Object {
     Object::new((16 * (1 + number)) as *mut u8).expect("not null")
 }
 
-/// What is common to the array and to one without a lock.
+/// The interface of the array and of one without a lock.
 trait Gathers: Send + Sync + 'static {
     /// Puts an object in, and returns those that leave together.
     fn free(&self, object: Object) -> Vec<Object>;

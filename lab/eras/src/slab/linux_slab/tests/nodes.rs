@@ -20,7 +20,7 @@ fn aliens_go_home_together() {
     let locked = |node: usize| machine.stats(cache).barns[node].lock.acquisitions;
     let before = (locked(0), locked(1));
     machine.free_all(2, cache, &objects[..ALIENS]);
-    // The looks themselves take each lock twice.
+    // The test's own reads take each lock twice.
     assert_eq!((locked(0), locked(1)), (before.0 + 2, before.1 + 2), "no list lock was taken");
     assert_eq!((machine.level(2, cache), machine.shared(0, cache)), (0, 0));
     assert_eq!(machine.stats(cache).parked_objects, ALIENS as u64);
@@ -30,7 +30,7 @@ fn aliens_go_home_together() {
     assert_eq!(locked(0), before + 2, "one hold of the list lock of node 0, and a look");
     assert_eq!(machine.shared(0, cache), ALIENS as u64, "both CPUs of the node share an array");
     assert_eq!(machine.stats(cache).parked_objects, ALIENS as u64 + 1);
-    // They serve the CPUs of their home, the last one first.
+    // These objects serve the CPUs of their home, the last one first.
     assert_eq!(machine.alloc(1, cache), objects[ALIENS - 1]);
     machine.free(1, cache, objects[ALIENS - 1]);
     machine.free_all(2, cache, &objects[ALIENS + 1..]);

@@ -1,4 +1,4 @@
-//! The reaper: what is taken back when it was not used for some seconds.
+//! The reaper takes back what was not used for some seconds.
 
 use super::machine::{Machine, on_cpu};
 use super::{now_ns, set_now};
@@ -50,7 +50,7 @@ fn an_array_that_is_not_used_loses_a_fifth_in_two_seconds() {
         levels.push(machine.level(0, cache));
         machine.validate();
     }
-    // It had been used before the first of them.
+    // The array had been used before the first of them.
     assert_eq!(levels, [120, 96, 72, 48, 24, 0, 0]);
     machine.free_all(0, cache, &objects[120..]);
     machine.finish();
@@ -124,7 +124,7 @@ fn free_slabs_that_were_not_needed_go() {
     let free_slabs = || machine.with_lists(0, cache, Lists::free_slabs);
     let kept = free_slabs();
     assert!((5..=6).contains(&kept), "{kept} slabs");
-    // They were touched by the allocations; then nobody needs them.
+    // The allocations touched them; then no CPU needs them.
     let slabs = [2, 2, 2, 2, 2, 2, 2].map(|seconds| {
         machine.tick(0, seconds);
         free_slabs()
@@ -141,7 +141,7 @@ fn aliens_of_one_node_go_home_at_each_reap() {
     machine.tick(2, 0);
     machine.free_all(2, cache, &objects[..5]);
     assert_eq!(machine.shared(0, cache), 0);
-    // Nodes take turns; one of two reaps is that of node 0.
+    // Nodes take turns; one of two reaps takes from node 0.
     machine.tick(2, 2);
     machine.tick(2, 2);
     assert_eq!(machine.shared(0, cache), 5);

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// A bed, and who has which object. The mutex is std's: looking is no step of the model.
+/// A bed, and the holders of objects. The mutex is std's: a look at it is not a step of the model.
 struct Play {
     bed: Bed<SteppedSlots>,
     hands: Mutex<BTreeSet<usize>>,

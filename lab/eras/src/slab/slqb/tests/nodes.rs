@@ -12,8 +12,8 @@ fn two_nodes() -> PageConfig<Chosen> {
     PageConfig { nodes: 2, node_of_slot, ..TINY }
 }
 
-/// Objects of this node go onto the CPU's list, whichever CPU's they are; those of another are
-/// gathered for their slab's list at once.
+/// Objects of this node go onto the CPU's list, whichever CPU's slabs they are of; objects of
+/// another node are gathered for their slab's list at once.
 #[test]
 fn objects_of_another_node_go_home_directly() {
     let bed = Bed::new(256, &two_nodes());

@@ -124,7 +124,7 @@ fn a_batch_is_brought_whole_or_freed_where_many_wait() {
 
 const ORDER: quarry_sys::primitive::Ordering = quarry_sys::primitive::Ordering::Relaxed;
 
-/// What waits without the flag stays where it is, however empty the list.
+/// Objects that wait without the flag stay where they are, even if the list is empty.
 #[test]
 fn nothing_is_claimed_without_the_flag() {
     let bed = bed();
@@ -148,7 +148,7 @@ fn nothing_is_claimed_without_the_flag() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// A CPU gathers for one other at a time: an object for somebody else sends the rest away first.
+/// A CPU gathers for one other at a time: an object for a third CPU sends the rest away first.
 #[test]
 fn objects_are_gathered_for_one_list_at_a_time() {
     let bed = bed();

@@ -52,8 +52,8 @@ fn a_trimmed_cpu_claims_the_rest_of_its_list() {
     bed.finish();
 }
 
-/// What a CPU has gathered goes home at a trim, however little; nobody is told, because it is less
-/// than a batch.
+/// A trim sends home what a CPU has gathered, even if it is little; it sets no check flag, because
+/// that is less than a batch.
 #[test]
 fn gathered_objects_go_home() {
     let bed = Bed::new(SIZE, &TINY);
@@ -94,7 +94,7 @@ fn a_slow_path_trims_its_own_list() {
     bed.finish();
 }
 
-/// A cache that nobody uses is looked at again until it has given back everything.
+/// A cache that no thread uses is looked at again until it has given back everything.
 #[test]
 fn an_idle_cache_is_not_forgotten() {
     let bed = Bed::new(SIZE, &TINY);

@@ -13,12 +13,12 @@ pub(super) use v3_0::V3_0;
 pub(super) use v3_1::V3_1;
 pub(super) use v4_9::V4_9;
 
-/// One version's own ways. A version is a type without values.
+/// The ways of one version. A version is a type without values.
 pub trait Era: Send + Sync + 'static {
     /// The policy's name.
     const NAME: &'static str;
 
-    /// The record of a slab, by which its slow path goes: a word with a lock bit, or a packed word
+    /// The record of a slab, which decides its slow path: a word with a lock bit, or a packed word
     /// that changes by compare-and-swap.
     type Word: SlabWord + Sync;
 
@@ -35,6 +35,6 @@ pub trait Era: Send + Sync + 'static {
     fn min_partial(stride: usize) -> u32;
 
     /// Returns whether a node with `on_list` slabs on its list, of `min_partial` that it wants,
-    /// keeps one more although that is empty.
+    /// keeps one more that is empty.
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool;
 }

@@ -25,7 +25,8 @@ impl Era for V2_6_29 {
         order::min_partial(stride.ilog2())
     }
 
-    /// Asked of a slab that a CPU lets go of (`unfreeze_slab`); one that frees empty never stays.
+    /// Only for a slab that a CPU lets go of (`unfreeze_slab`); one that a free empties never
+    /// stays.
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool {
         on_list < min_partial
     }

@@ -1,6 +1,6 @@
 //! Model of one slab's word with a lock bit: threads free into it and take it from its node's list,
-//! and shuttle decides every interleaving. Beside each scenario stands the same one with a rule of
-//! the table in `lock_word` broken, which has to be found.
+//! and shuttle decides every interleaving. Each scenario also runs with a rule of the table in
+//! `lock_word` broken, which the model has to find.
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::lock_word::LockWord;
@@ -20,7 +20,7 @@ enum Broken {
     ReleasesBeforeTheListIsLeft,
     /// A slab comes onto the list after its bit has been released.
     ReleasesBeforeTheListIsJoined,
-    /// Who takes a slab from the list takes its bit only afterwards.
+    /// The thread that takes a slab from the list takes its bit only afterwards.
     TakesTheBitLate,
 }
 

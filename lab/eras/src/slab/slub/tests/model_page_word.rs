@@ -1,6 +1,6 @@
 //! Model of one slab's packed word: threads free, take over, freeze and unfreeze it, and shuttle
-//! decides every interleaving. Beside each scenario stands the same one with a rule of the table in
-//! `page_word` broken, which has to be found.
+//! decides every interleaving. Each scenario also runs with a rule of the table in `page_word`
+//! broken, which the model has to find.
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::page_word::{PageWord, Put};
@@ -32,7 +32,7 @@ enum Broken {
 /// A slab, and where its objects and the slab itself are.
 struct Slab {
     word: PageWord,
-    /// Number + 1 of the object behind each.
+    /// Number + 1 of the object after each.
     links: [AtomicU32; OBJECTS as usize],
     /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
@@ -162,10 +162,10 @@ impl Slab {
         Some(self.give(numbers, me))
     }
 
-    /// Takes what is free in the slab if it is frozen, whoever owns it, as `refill` does.
+    /// Takes what is free in the slab if it is frozen, for any owner, as `refill` does.
     fn refill(&self, me: u32) -> Vec<u32> {
         let chain = if self.broken == Broken::TakesFromUnfrozen {
-            // As `take_or_unfreeze`, which is for the owner only.
+            // `take_or_unfreeze` is for the owner only.
             let word = self.word.load();
             (word.cache() == CACHE && word.state().head.is_some())
                 .then(|| self.word.take_or_unfreeze(&mut 0))
@@ -177,8 +177,8 @@ impl Slab {
         self.give(numbers, me)
     }
 
-    /// Lets go of the caller's slab, as `alloc_slow` does with one that is used up; returns what
-    /// came in meanwhile: then the slab is still the caller's.
+    /// Lets go of the caller's slab, as `alloc_slow` does with one that is used up; returns objects
+    /// that came in since: if there are any, the slab is still the caller's.
     fn let_go(&self, me: u32) -> Vec<u32> {
         self.disown();
         match self.word.take_or_unfreeze(&mut 0) {
@@ -253,7 +253,7 @@ fn frees_against_a_taker(broken: Broken) {
     slab.finish();
 }
 
-/// A thread with an old idea of whose slab it is takes over what is free, while the owner lets go.
+/// A thread that takes itself for the owner takes over what is free, while the owner lets go.
 fn a_late_refill(broken: Broken) {
     let slab = Arc::new(Slab::new([1, 2, 3, 3], broken));
     let late = spawn(&slab, |slab| {

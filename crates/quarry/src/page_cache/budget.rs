@@ -1,12 +1,13 @@
-//! The budget of the process: one limit for its heap and its caches, and who gives way when memory
-//! is short.
+//! The budget of the process: one limit for its heap and its caches, and the order in which they
+//! give way when memory is short.
 //!
-//! What programs see of it is [`Budget`]; `docs/budget.md` says what is counted and what happens at
+//! Programs see it as [`Budget`]; `docs/budget.md` describes what is counted and what happens at
 //! the limit.
 
+use super::balancing;
+use super::registration::{BudgetError, Kind, Registration};
 use crate::instance::STACK;
 use crate::process::{self, Mode, ensure_ready};
-use crate::registration::{BudgetError, Kind, Registration};
 use crate::{background, limits};
 use core::time::Duration;
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
@@ -54,14 +55,14 @@ const STEP_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(());
 
-/// A limit that has been set, and how far the process is from it.
+/// A limit that was set, to follow how far the process is from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "memory goes back in the background; this says how far that is"]
 pub struct Resize {
     target: usize,
 }
 
-/// How far a [`Resize`] is.
+/// The state of a [`Resize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the limit that was set.
@@ -71,7 +72,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns whether no more is in use than the limit allows.
+    /// Returns whether use is within the limit.
     #[must_use]
     pub const fn is_done(self) -> bool {
         self.used <= self.target
@@ -81,13 +82,13 @@ impl Progress {
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// As long as the group has no more, nothing of it is reclaimed for others.
+    /// While the group has at most this, its pages are not reclaimed for others.
     pub min: usize,
-    /// Beyond it the background reclaims from the group.
+    /// Above this the background reclaims from the group.
     pub high: usize,
-    /// At it requests of the group fail, after one reclaim of the group.
+    /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
-    /// Most bytes of pages that may be pinned at a time.
+    /// Most bytes of pages that may be pinned at the same time.
     pub pinned_max: usize,
 }
 
@@ -108,16 +109,16 @@ impl GroupOptions {
 
 /// A part of the program with limits of its own: the file mappings that name it.
 ///
-/// When the handle is dropped, the group stays as long as mappings belong to it.
+/// Dropping the handle does not remove the group while mappings belong to it.
 #[derive(Debug)]
 pub struct Group(GroupId);
 
-/// What a group has, in bytes.
+/// The use of a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUse {
-    /// Charged.
+    /// Bytes that are charged.
     pub used: usize,
-    /// Pinned, where the group limits that.
+    /// Bytes that are pinned, if the group limits them.
     pub pinned: usize,
     /// Requests that failed at the limit.
     pub refusals: u64,
@@ -134,36 +135,36 @@ fn used() -> usize {
 }
 
 impl Budget {
-    /// The budget; `None` where `QUARRY_DISABLE=1`, or where the system refuses the first memory.
+    /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
     #[must_use]
     pub fn get() -> Option<Self> {
         (ensure_ready() == Mode::Ready).then_some(Self(()))
     }
 
-    /// Sets the limit, as [`Quarry::set_limit`](crate::Quarry::set_limit) does. It is in force at
-    /// once for requests; what is in use beyond it goes back in the background, as far as it can be
-    /// freed. Never fails: memory that is in use stays in use.
+    /// Sets the limit, like [`Quarry::set_limit`](crate::Quarry::set_limit). It applies to requests
+    /// at once; the background gives back memory beyond it, as far as this can be freed. Never
+    /// fails: memory that is in use stays in use.
     pub fn set_limit(self, bytes: usize) -> Resize {
         limits::set_own(bytes);
         background::start_for_callbacks();
-        background::want_now();
+        balancing::want_now();
         Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
     }
 
-    /// How far the process is from the limit that holds now.
+    /// The distance of the process from the current limit.
     pub fn resize(self) -> Resize {
         Resize { target: self.limit().unwrap_or(usize::MAX) }
     }
 
-    /// Bytes that may be in use; `None` where there is no limit. O(1).
+    /// Bytes that may be in use; `None` if there is no limit. O(1).
     #[must_use]
     pub fn limit(self) -> Option<usize> {
         limits::effective()
     }
 
-    /// Chooses the marks below the limit: the bytes that are kept for reclaim itself (`None`: by
-    /// the square root of the limit), and the gaps between the marks in 10,000ths of the limit (1
-    /// to 3,000; the kernel's `watermark_scale_factor`, 10).
+    /// Sets the marks below the limit: the bytes that are kept for reclaim itself (`None`: by the
+    /// square root of the limit), and the gaps between the marks in 10,000ths of the limit (1 to
+    /// 3,000; the kernel's `watermark_scale_factor`, 10).
     pub fn set_marks(self, min: Option<usize>, scale: u32) {
         let options = MarkOptions { min: min.map(frames), scale };
         STACK.pages().zones().budget().set_marks(options);
@@ -176,9 +177,9 @@ impl Budget {
         STACK.budget_stats()
     }
 
-    /// Bytes that the process has in memory and the budget does not know of: stacks, code that was
-    /// written to, memory that it has mapped itself. `None` without `/proc`. Memory that was asked
-    /// for and not touched hides as much of it.
+    /// Bytes that the process has in memory outside of the budget: stacks, code that was written
+    /// to, memory that it has mapped itself. `None` without `/proc`. Memory that was requested but
+    /// not touched hides as much of it.
     #[must_use]
     pub fn unaccounted(self) -> Option<usize> {
         let zones = STACK.pages().zones();
@@ -190,24 +191,25 @@ impl Budget {
         Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
     }
 
-    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns how many
-    /// fewer are. Calls shrinkers on this thread: the caller holds nothing that they need.
+    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the
+    /// difference. Calls shrinkers on this thread: the caller must not hold anything that they
+    /// need.
     pub fn reclaim(self, bytes: usize) -> usize {
-        process::reclaim(bytes)
+        balancing::reclaim(bytes)
     }
 
     /// Registers a cache of the program that frees objects when memory is short, until the
-    /// registration is dropped. An `Arc` of a shrinker is one.
+    /// registration is dropped. An `Arc` of a shrinker is a shrinker.
     ///
     /// # Errors
-    /// Where 64 are registered, or there is no memory.
+    /// If 64 are registered, or there is no memory.
     pub fn register_shrinker<S: Shrinker + 'static>(
         self,
         shrinker: S,
         options: ShrinkerOptions,
     ) -> Result<Registration, BudgetError> {
         let registered = Registration::of(shrinker, |object| {
-            // SAFETY: the registration lets it live until it has removed it.
+            // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
         })?;
         STACK.pages().zones().budget().keep_reserve();
@@ -215,11 +217,11 @@ impl Budget {
         Ok(registered)
     }
 
-    /// Has `tell` called when the pressure changes, on the background thread, or on one that asks
+    /// Calls `tell` when the pressure changes, on the background thread or on a thread that asks
     /// for a reclaim, until the registration is dropped.
     ///
     /// # Errors
-    /// Where 16 are registered, or there is no memory.
+    /// If 16 are registered, or there is no memory.
     pub fn on_pressure<F: Fn(Pressure) + Send + Sync + 'static>(
         self,
         tell: F,
@@ -229,7 +231,8 @@ impl Budget {
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration lets it live until it has removed it; any thread may call.
+            // SAFETY: the registration keeps `tell` alive until it has removed it; any thread may
+            // call it.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         STACK.pages().zones().budget().keep_reserve();
@@ -237,7 +240,7 @@ impl Budget {
         Ok(registered)
     }
 
-    /// How short memory is now. O(1).
+    /// The current shortage of memory. O(1).
     #[must_use]
     pub fn pressure(self) -> Pressure {
         STACK.pressure().level()
@@ -246,21 +249,21 @@ impl Budget {
     /// Makes a group.
     ///
     /// # Errors
-    /// Where there are 255.
+    /// If there are 255.
     pub fn group(self, options: &GroupOptions) -> Result<Group, BudgetError> {
         STACK.groups().create(options.limits()).map(Group).ok_or(BudgetError::TooMany)
     }
 }
 
 impl Resize {
-    /// How far the process is. O(1).
+    /// The current state. O(1).
     #[must_use]
     pub fn progress(self) -> Progress {
         Progress { target: self.target, used: used() }
     }
 
-    /// Waits until no more is in use than the limit allows, for `most` at most; where Quarry may
-    /// have no thread, reclaims itself, as [`Budget::reclaim`] does.
+    /// Waits until use is within the limit, for at most `most`; if Quarry may have no thread,
+    /// reclaims itself, like [`Budget::reclaim`].
     pub fn wait(self, most: Duration) -> Progress {
         let end = coarse_ns().saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
         loop {
@@ -269,16 +272,16 @@ impl Resize {
             if progress.is_done() || left == 0 {
                 return progress;
             }
-            if !background::is_balanced() {
-                process::reclaim(progress.used - progress.target);
+            if !background::has_thread() {
+                balancing::reclaim(progress.used - progress.target);
             }
-            background::wait_for_progress(left.min(STEP_NS));
+            balancing::wait_for_progress(left.min(STEP_NS));
         }
     }
 }
 
 impl Group {
-    /// The group of a number; `None` where there is none.
+    /// The group with a number; `None` if there is none.
     #[must_use]
     pub fn of(id: GroupId) -> Option<Self> {
         STACK.groups().is_there(id).then_some(Self(id))
@@ -290,13 +293,12 @@ impl Group {
         self.0
     }
 
-    /// Changes the limits. What is in use beyond them stays in use, and goes back as the group asks
-    /// for more.
+    /// Changes the limits. Use beyond them continues, and falls as the group asks for more memory.
     pub fn set_limits(&self, options: &GroupOptions) {
         STACK.groups().at(self.0).set_limits(options.limits());
     }
 
-    /// What the group has now. O(1).
+    /// The current use of the group. O(1).
     #[must_use]
     pub fn usage(&self) -> GroupUse {
         let group = STACK.groups().at(self.0);
@@ -305,10 +307,10 @@ impl Group {
         GroupUse { used: used * FRAME_BYTES, pinned: pinned * FRAME_BYTES, refusals, reclaims }
     }
 
-    /// Removes the group; returns it where file mappings belong to it.
+    /// Removes the group.
     ///
     /// # Errors
-    /// As said.
+    /// The group itself, if file mappings still belong to it.
     pub fn remove(self) -> Result<(), Self> {
         if STACK.groups().remove(self.0) { Ok(()) } else { Err(self) }
     }

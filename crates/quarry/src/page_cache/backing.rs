@@ -1,16 +1,16 @@
-//! What lies behind the pages of a mapping: a file, a device, a part of either, or anything else
-//! that has bytes at offsets.
+//! The backing of a mapping's pages: a file, a device, a part of either, or anything else that has
+//! bytes at offsets.
 
 use core::fmt;
 pub use quarry_sys::errno::OsError;
 
-/// Who may change the bytes of cached pages: [`ReadOnly`] or [`ReadWrite`].
+/// The kind of access to cached pages: [`ReadOnly`] or [`ReadWrite`].
 pub trait Access: sealed::Sealed + Send + Sync + 'static {
-    /// True where pages are written.
+    /// True if pages are written.
     const WRITES: bool;
 }
 
-/// Nobody writes pages: what is cached never changes, so a pin is enough to read its bytes.
+/// Pages are not written: cached bytes never change, so a pin is enough to read them.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadOnly {}
 
@@ -32,7 +32,8 @@ mod sealed {
     impl Sealed for super::ReadWrite {}
 }
 
-/// Bytes at offsets, which a [`Mapping`](crate::Mapping) reads pages from and writes them to.
+/// Bytes at offsets, from which a [`Mapping`](crate::Mapping) reads pages and to which it writes
+/// them.
 ///
 /// ```
 /// use quarry::{Backing, OsError, ReadOnly};
@@ -59,37 +60,37 @@ mod sealed {
 /// # Ok::<(), quarry::PageError>(())
 /// ```
 ///
-/// Any thread that uses the mapping calls these functions, several at once, and the background
-/// thread calls those that write, on a stack of 256 KiB. None of them may use the mapping that it
+/// Any thread that uses the mapping calls these functions, several at once; the background thread
+/// calls those that write, on a stack of 256 KiB. They must not use the mapping that the backing
 /// belongs to, or wait for a thread that does. A function that unwinds has failed with `EIO`; on
-/// the background thread, where nobody could catch that, it ends the process.
+/// the background thread, where no code could catch the unwinding, it ends the process.
 pub trait Backing: Send + Sync + 'static {
-    /// Whether pages may be written.
+    /// [`ReadWrite`] if pages may be written.
     type Access: Access;
 
-    /// Bytes that there are now. A page that begins at this offset or behind it cannot be read; the
-    /// page that the end lies in is filled up with zeroes.
+    /// Number of bytes now. A page that begins at this offset or after it cannot be read; the page
+    /// that contains the end is filled up with zeroes.
     fn size(&self) -> u64;
 
-    /// The same, asked anew where [`size`](Self::size) may be older than the backing: called before
-    /// a page is refused because it begins behind the end.
+    /// Like [`size`](Self::size), but asks again if that may be out of date. Called before a page
+    /// is refused because it begins after the end.
     fn size_anew(&self) -> u64 {
         self.size()
     }
 
-    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one.
-    /// Where it reads fewer than asked, it is called again for the rest.
+    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one. If
+    /// it reads fewer than asked, it is called again for the rest.
     ///
     /// # Errors
-    /// Why it cannot; the page is not cached then, and everyone who waits for it gets the error.
+    /// The cause; then the page is not cached, and each task that waits for it gets the error.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError>;
 
     /// Reads neighbouring pages from `offset` on; returns the bytes read, from the first page on.
     /// Called for read-ahead with up to 32 pages, so that one call to the system can serve them
-    /// all; unless said otherwise, it calls [`read`](Self::read) for each.
+    /// all; the default calls [`read`](Self::read) for each.
     ///
     /// # Errors
-    /// As there, where it has read nothing.
+    /// Same as [`read`](Self::read), if it has read nothing.
     fn read_pages(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<usize, OsError> {
         let mut done = 0;
         for page in pages {
@@ -106,34 +107,34 @@ pub trait Backing: Send + Sync + 'static {
     }
 
     /// Writes neighbouring pages from `offset` on; returns the bytes written, from the first page
-    /// on. Where it writes fewer than asked, it is called again for the rest.
+    /// on. If it writes fewer than asked, it is called again for the rest.
     ///
     /// # Errors
-    /// Why it cannot; the pages stay dirty, and the next flush reports it.
+    /// The cause; then the pages stay dirty, and the next flush reports it.
     fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
         let _ = (offset, pages);
         Err(OsError(libc::EROFS))
     }
 
-    /// Asks whether a page may be written whose latest change has this mark: the sequence number of
-    /// a log, given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A backing with a log
-    /// written ahead (WAL) says no while the log is not on its device up to there; or it brings it
-    /// there, if `is_flush` says that a caller waits for the page.
+    /// Returns whether a page may be written whose latest change has this mark: the sequence number
+    /// of a log, given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A backing with a
+    /// write-ahead log (WAL) returns false while the log is not on its device up to this mark; or
+    /// it writes the log up to there, if `is_flush` shows that a caller waits for the page.
     fn may_write(&self, mark: u64, is_flush: bool) -> bool {
         let _ = (mark, is_flush);
         true
     }
 
-    /// Waits until everything written is where it survives a loss of power.
+    /// Waits until everything written would survive a loss of power.
     ///
     /// # Errors
-    /// Why it may not be there.
+    /// The cause; then writes may be lost.
     fn sync(&self) -> Result<(), OsError> {
         Ok(())
     }
 }
 
-/// Why a page cannot be had, or not be written.
+/// The reason why a page is not available, or cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
@@ -142,28 +143,28 @@ pub enum PageError {
     Full,
     /// The backing refused.
     Io(OsError),
-    /// The page begins behind the end of the backing, or no mapping has pages with such indexes.
+    /// The page begins after the end of the backing, or mappings have no pages with such an index.
     OutOfRange {
         /// The page.
         index: u64,
-        /// Bytes of the backing; `u64::MAX` where there is none.
+        /// Bytes of the backing; `u64::MAX` if there is none.
         size: u64,
     },
-    /// [`Backing::may_write`] said no for so many pages, which stay dirty.
+    /// [`Backing::may_write`] returned false for this many pages, which stay dirty.
     Withheld {
-        /// How many.
+        /// Number of pages.
         pages: usize,
     },
-    /// The page is in use by somebody else, where the call does not wait.
+    /// Another task uses the page, and the call does not wait.
     Busy,
     /// The mapping was made before a `fork`, and belongs to the parent process.
     Forked,
-    /// No pages of this size: they have `4 KiB << order`, with an order of 0 to 4.
+    /// Pages cannot have this size: they have `4 KiB << order`, with an order of 0 to 4.
     NoSuchOrder {
-        /// The order that was asked for.
+        /// The requested order.
         order: u8,
     },
-    /// `QUARRY_DISABLE=1`: the C library serves, and there is no page cache.
+    /// `QUARRY_DISABLE=1`: the C library serves requests, and there is no page cache.
     Disabled,
 }
 

@@ -1,18 +1,18 @@
-//! Pages that somebody uses: pins, and latches for reading and writing.
+//! Pages in use: pins, and latches for reading and writing.
 
-use crate::backing::{Access, ReadOnly, ReadWrite};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{RawPage, cache, waiting};
+use super::backing::{Access, ReadOnly, ReadWrite};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{RawPage, cache, waiting};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A pin of a cached page: it stays where it is, and no reclaim takes it, until all its pins are
-/// dropped. Cloning adds a pin.
+/// A pin of a cached page: the page stays where it is, and reclaim does not take it, until all its
+/// pins are dropped. Cloning adds a pin.
 ///
-/// Of a backing that nobody writes to ([`ReadOnly`]), a pin gives the bytes:
+/// With a [`ReadOnly`] backing, a pin gives access to the bytes:
 ///
 /// ```
 /// # use quarry::{Backing, OsError, PageCache, ReadOnly};
@@ -31,10 +31,10 @@ use core::ptr::NonNull;
 /// # Ok::<(), quarry::PageError>(())
 /// ```
 ///
-/// Where pages are written ([`ReadWrite`]), their bytes are behind latches:
-/// [`latch_shared`](Self::latch_shared) and [`latch_exclusive`](Self::latch_exclusive).
+/// With a [`ReadWrite`] backing, latches guard the bytes: [`latch_shared`](Self::latch_shared) and
+/// [`latch_exclusive`](Self::latch_exclusive).
 ///
-/// Pins are for a while: all of them together cannot be more than the memory that there is.
+/// Keep pins for a short time: pinned pages cannot be more than fit into memory.
 pub struct PageRef<'a, A: Access = ReadOnly> {
     page: RawPage,
     bytes: NonNull<u8>,
@@ -42,10 +42,10 @@ pub struct PageRef<'a, A: Access = ReadOnly> {
     access: PhantomData<fn() -> A>,
 }
 
-// SAFETY: a pin belongs to no thread; it gives shared references to bytes that nobody writes, or
+// SAFETY: a pin belongs to no thread; it gives shared references to bytes that are not written, or
 // latches that order readers and writers.
 unsafe impl<A: Access> Send for PageRef<'_, A> {}
-// SAFETY: as above.
+// SAFETY: a shared pin gives shared references only to bytes that are not written.
 unsafe impl<A: Access> Sync for PageRef<'_, A> {}
 
 impl<'a, A: Access> PageRef<'a, A> {
@@ -62,21 +62,22 @@ impl<'a, A: Access> PageRef<'a, A> {
         self.page.index()
     }
 
-    /// The page by its number; the pin stays this one's.
+    /// The page by its number; this object keeps its pin.
     #[inline]
     #[must_use]
     pub fn raw(&self) -> RawPage {
         self.page
     }
 
-    /// Gives the pin away: whoever gives the pin of the [`RawPage`] up ends it.
+    /// Gives the pin away: the caller ends it by unpinning the [`RawPage`].
     #[must_use]
     pub fn into_raw(self) -> RawPage {
         self.core.note_unpin();
         ManuallyDrop::new(self).page
     }
 
-    /// The first byte. Who reads or writes there has a latch, or knows that nobody writes.
+    /// The first byte. The caller may read or write there under a latch, or read if it knows that
+    /// no task writes the page.
     #[inline]
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -94,7 +95,7 @@ impl Deref for PageRef<'_, ReadOnly> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the page is pinned and filled, and nobody writes pages of such a mapping.
+        // SAFETY: the page is pinned and filled, and pages of such a mapping are not written.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr(), self.len_of()) }
     }
 }
@@ -102,7 +103,7 @@ impl Deref for PageRef<'_, ReadOnly> {
 impl<A: Access> Clone for PageRef<'_, A> {
     #[inline]
     fn clone(&self) -> Self {
-        // SAFETY: this one has a pin.
+        // SAFETY: this object has a pin.
         unsafe { self.page.pin_again() };
         self.core.note_pin();
         Self { ..*self }
@@ -113,7 +114,7 @@ impl<A: Access> Drop for PageRef<'_, A> {
     #[inline]
     fn drop(&mut self) {
         self.core.note_unpin();
-        // SAFETY: the pin is this one's, and goes with it.
+        // SAFETY: the pin belongs to this object, and ends with it.
         unsafe { self.page.unpin() };
     }
 }
@@ -125,8 +126,8 @@ impl<A: Access> fmt::Debug for PageRef<'_, A> {
 }
 
 impl<'a> PageRef<'a, ReadWrite> {
-    /// Waits until nobody writes the page, and keeps writers away. A thread that has the page
-    /// latched for writing itself would wait for ever.
+    /// Waits until no task writes the page, and keeps writers away. A thread that has latched the
+    /// page for writing itself would wait for ever.
     #[inline]
     #[must_use]
     pub fn latch_shared(self) -> PageRead<'a> {
@@ -136,19 +137,19 @@ impl<'a> PageRef<'a, ReadWrite> {
         PageRead { pin: self }
     }
 
-    /// The same where that needs no waiting.
+    /// Like [`latch_shared`](Self::latch_shared), but does not wait.
     ///
     /// # Errors
-    /// The pin, where somebody writes the page.
+    /// The pin, if another task writes the page.
     #[inline]
     pub fn try_latch_shared(self) -> Result<PageRead<'a>, Self> {
         if cache().try_latch_shared(self.page.0) { Ok(PageRead { pin: self }) } else { Err(self) }
     }
 
-    /// Waits until nobody reads or writes the page, and keeps everybody away. A thread that has the
-    /// page latched itself would wait for ever.
+    /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that has
+    /// latched the page itself would wait for ever.
     ///
-    /// Where more than 20 % of the memory is dirty (`vm.dirty_ratio`), this writes some dirty pages
+    /// If more than 20 % of the memory is dirty (`vm.dirty_ratio`), this writes some dirty pages
     /// first.
     #[inline]
     #[must_use]
@@ -160,10 +161,10 @@ impl<'a> PageRef<'a, ReadWrite> {
         PageWrite { pin: self, is_changed: false }
     }
 
-    /// The same where that needs no waiting.
+    /// Like [`latch_exclusive`](Self::latch_exclusive), but does not wait.
     ///
     /// # Errors
-    /// The pin, where somebody reads or writes the page.
+    /// The pin, if another task reads or writes the page.
     #[inline]
     pub fn try_latch_exclusive(self) -> Result<PageWrite<'a>, Self> {
         match cache().try_latch_exclusive(self.page.0) {
@@ -172,15 +173,15 @@ impl<'a> PageRef<'a, ReadWrite> {
         }
     }
 
-    /// The version of the page, which every writer raises; `None` while somebody writes. Versions
-    /// come again after 65,536 writes.
+    /// The version of the page, which every writer raises; `None` while a task writes. Versions
+    /// repeat after 65,536 writes.
     #[inline]
     #[must_use]
     pub fn version(&self) -> Option<u16> {
         cache().version(self.page.0)
     }
 
-    /// Returns whether nobody has written the page since it had this version.
+    /// Returns whether no task has written the page since it had this version.
     #[inline]
     #[must_use]
     pub fn is_version(&self, version: u16) -> bool {
@@ -188,10 +189,11 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 
     /// Copies bytes from the place `at` on, without a latch: optimistic reading. Returns whether
-    /// they are those of one version; where not, because somebody writes, `into` holds anything.
+    /// the bytes belong to one version; if not, because a task writes, the contents of `into` are
+    /// undefined.
     ///
     /// # Panics
-    /// Where the page ends before.
+    /// If the page ends before the last byte.
     #[inline]
     #[must_use]
     pub fn copy_optimistic(&self, at: usize, into: &mut [u8]) -> bool {
@@ -200,7 +202,7 @@ impl<'a> PageRef<'a, ReadWrite> {
         let from = self.bytes.as_ptr().wrapping_add(at);
         for (offset, byte) in into.iter_mut().enumerate() {
             // SAFETY: the byte lies in the page, which is pinned. A writer may change it at the
-            // same time: the read is volatile, and what it finds is not used then.
+            // same time, so the read is volatile, and then the byte is not used.
             *byte = unsafe { from.add(offset).read_volatile() };
         }
         self.is_version(version)
@@ -214,7 +216,7 @@ pub struct PageRead<'a> {
 }
 
 impl<'a> PageRead<'a> {
-    /// Gives the latch up, and keeps the pin.
+    /// Gives up the latch, and keeps the pin.
     #[must_use]
     pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
         self.pin.clone()
@@ -245,8 +247,8 @@ impl Drop for PageRead<'_> {
     }
 }
 
-/// A page that is latched for writing. It dereferences to its bytes; where it was dereferenced
-/// mutably, the page is dirty when the latch goes.
+/// A page that is latched for writing. It dereferences to its bytes; after a mutable dereference
+/// the page is dirty when the latch is given up.
 #[derive(Debug)]
 pub struct PageWrite<'a> {
     pin: PageRef<'a, ReadWrite>,
@@ -254,19 +256,20 @@ pub struct PageWrite<'a> {
 }
 
 impl<'a> PageWrite<'a> {
-    /// Marks the page as newer than its backing, as writing to it does.
+    /// Marks the page as newer than its backing, as a write to it does.
     pub fn mark_dirty(&mut self) {
         self.is_changed = true;
     }
 
-    /// The same with a mark, which [`Backing::may_write`](crate::Backing::may_write) gets before
-    /// the page is written: the number of the change in a log. Marks of a page only grow.
+    /// Like [`mark_dirty`](Self::mark_dirty), with a mark: the number of the change in a log.
+    /// [`Backing::may_write`](crate::Backing::may_write) gets it before the page is written. Marks
+    /// of a page only grow.
     pub fn mark_dirty_at(&mut self, mark: u64) {
         self.is_changed = true;
         note_mark(self.pin.page, mark);
     }
 
-    /// Gives the latch up, and keeps the pin.
+    /// Gives up the latch, and keeps the pin.
     #[must_use]
     pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
         self.pin.clone()
@@ -295,7 +298,8 @@ impl DerefMut for PageWrite<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.is_changed = true;
         let pin = &self.pin;
-        // SAFETY: as for `deref`, and the latch is borrowed uniquely.
+        // SAFETY: the page is pinned, filled, and latched for writing, and the latch is borrowed
+        // uniquely.
         unsafe { core::slice::from_raw_parts_mut(pin.bytes.as_ptr(), pin.len_of()) }
     }
 }
@@ -310,7 +314,7 @@ impl Drop for PageWrite<'_> {
     }
 }
 
-/// Raises the mark of a page of a mapping with a backing, which the caller pins.
+/// Raises the mark of a page, which the caller pins, of a mapping with a backing.
 pub(crate) fn note_mark(page: RawPage, mark: u64) {
     if mark > page.private() {
         // SAFETY: the page is pinned, and mappings with a backing keep no objects there.
@@ -321,23 +325,23 @@ pub(crate) fn note_mark(page: RawPage, mark: u64) {
 /// The page at an index, found or made.
 #[derive(Debug)]
 pub enum PageSlot<'a, A: Access = ReadWrite> {
-    /// It was cached.
+    /// The page was cached.
     Found(PageRef<'a, A>),
-    /// It is new.
+    /// The page is new.
     New(NewPage<'a, A>),
 }
 
-/// A page that nobody has yet: its bytes are anything, and others who want it wait. Dropping it
-/// takes it out of the mapping again.
+/// A new page, which only this object can use: its bytes are undefined, and tasks that want the
+/// page wait. Dropping it takes it out of the mapping again.
 pub struct NewPage<'a, A: Access = ReadWrite> {
     page: RawPage,
     core: &'a MappingCore,
     access: PhantomData<fn() -> A>,
 }
 
-// SAFETY: the page is its owner's alone, and belongs to no thread.
+// SAFETY: only its owner uses the page, which belongs to no thread.
 unsafe impl<A: Access> Send for NewPage<'_, A> {}
-// SAFETY: a shared one gives nothing.
+// SAFETY: a shared reference gives no access to the page.
 unsafe impl<A: Access> Sync for NewPage<'_, A> {}
 
 impl<'a, A: Access> NewPage<'a, A> {
@@ -352,17 +356,17 @@ impl<'a, A: Access> NewPage<'a, A> {
         self.page.index()
     }
 
-    /// The bytes, which are anything.
+    /// The bytes, whose contents are undefined.
     pub fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         let start = self.page.address().cast().as_ptr();
-        // SAFETY: the page has so many bytes, and is ours alone.
+        // SAFETY: the page has this many bytes, and only we use it.
         unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
     }
 
-    /// Gives the page to everyone: its bytes are those of the backing.
+    /// Publishes the page: its bytes are those of the backing.
     ///
     /// # Safety
-    /// All bytes were written.
+    /// The caller has written all bytes.
     #[must_use]
     pub unsafe fn assume_filled(self) -> PageRef<'a, A> {
         let this = ManuallyDrop::new(self);
@@ -371,8 +375,8 @@ impl<'a, A: Access> NewPage<'a, A> {
         PageRef::of(this.page, this.core)
     }
 
-    /// Sets all bytes to 0, lets `make` change them, and gives the page to everyone: its bytes are
-    /// those of the backing.
+    /// Sets all bytes to 0, lets `make` change them, and publishes the page: its bytes are those of
+    /// the backing.
     #[must_use]
     pub fn fill(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, A> {
         self.zero();
@@ -382,19 +386,19 @@ impl<'a, A: Access> NewPage<'a, A> {
     }
 
     fn zero(&mut self) {
-        // SAFETY: so many bytes are ours.
+        // SAFETY: the page has this many bytes, and is ours.
         unsafe { self.page.address().write_bytes(0, self.core.page_bytes) };
     }
 
     fn zeroed_bytes(&mut self) -> &mut [u8] {
         let start = self.page.address().as_ptr();
-        // SAFETY: so many bytes are ours, and initialised.
+        // SAFETY: the page has this many bytes, is ours, and is initialised.
         unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
     }
 }
 
 impl<'a> NewPage<'a, ReadWrite> {
-    /// The same with bytes that the backing does not have yet: the page is dirty.
+    /// Like [`fill`](Self::fill), with bytes that the backing does not have yet: the page is dirty.
     #[must_use]
     pub fn fill_dirty(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, ReadWrite> {
         self.zero();
@@ -407,7 +411,7 @@ impl<'a> NewPage<'a, ReadWrite> {
 
 impl<A: Access> Drop for NewPage<'_, A> {
     fn drop(&mut self) {
-        // SAFETY: the page is ours, and nobody has used it.
+        // SAFETY: the page is ours, and no task has used it.
         unsafe { self.page.fill_failed(libc::ECANCELED) };
     }
 }

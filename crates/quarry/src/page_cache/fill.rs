@@ -1,14 +1,14 @@
 //! Reading pages: one task fills a page, others wait for it; pages that are read ahead come with
 //! it.
 //!
-//! A *run* is neighbouring new pages that this task has made, and reads together. Runs are made in
-//! the order of the pages, so that no two tasks wait for each other's pages. A run that goes with
-//! pages unfilled, because the backing has refused or has unwound, takes these out of the mapping;
-//! those who wait for them get the error.
+//! A *run* is a row of neighbouring new pages that this task has made, and reads together. Runs are
+//! made in the order of the pages, so that no two tasks wait for each other's pages. A run that is
+//! dropped with unfilled pages, because the backing has refused or unwound, takes these out of the
+//! mapping; tasks that wait for them get the error.
 
-use crate::backing::{Backing, OsError, PageError};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{Effort, RawPage};
+use super::backing::{Backing, OsError, PageError};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{Effort, RawPage};
 use core::ops::Range;
 use quarry_cache::page_cache::{Trigger, Window};
 
@@ -22,15 +22,15 @@ struct Run<'a> {
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Pages that are filled already, and are the caller's or nobody's now.
+    /// Number of pages that are filled, at the front; the run does not own them any more.
     filled: usize,
-    /// The error of those that are not.
+    /// The error of the unfilled pages.
     errno: i32,
 }
 
 impl<'a> Run<'a> {
     fn new(core: &'a MappingCore, first: u64) -> Self {
-        // What waiters get where the backing unwinds.
+        // The error for waiters if the backing unwinds.
         let errno = libc::EIO;
         Self { core, first, pages: [None; RUN], count: 0, filled: 0, errno }
     }
@@ -44,8 +44,8 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page, which somebody `asked` for, or which comes ahead and may be
-    /// the `marker`. Returns it, pinned.
+    /// Ends the fill of the next page, which the caller `asked` for, or which comes ahead and may
+    /// be the `marker`. Returns the page, pinned.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {
@@ -57,10 +57,10 @@ impl<'a> Run<'a> {
         Some(page)
     }
 
-    /// Reads all pages. The first one stays pinned for the caller if it is `kept`.
+    /// Reads all pages. The first one stays pinned for the caller if `kept`.
     ///
     /// # Errors
-    /// Why the first page that lacks could not be read; those before it are filled.
+    /// The error of the first unfilled page; the pages before it are filled.
     fn read<B: Backing>(
         &mut self,
         backing: &B,
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         kept: bool,
     ) -> Result<(), OsError> {
         let bytes = self.core.page_bytes;
-        // Bytes of the page at `filled` that are there.
+        // Bytes of the page at `filled` that have been read.
         let mut within = 0;
         while self.filled < self.count {
             let offset = (self.first + self.filled as u64) * bytes as u64 + within as u64;
@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
                 within -= bytes;
                 let is_kept = kept && self.filled == 0;
                 if let Some(page) = self.finish_next(marker, is_kept).filter(|_| !is_kept) {
-                    // SAFETY: the pin is that of its maker, who needs it no more.
+                    // SAFETY: this task made the page, and does not need its pin any more.
                     unsafe { page.unpin() };
                 }
             }
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One call of the backing: for the rest of a page, or for all that lack.
+    /// Calls the backing once: for the rest of a page, or for all unfilled pages.
     fn read_some<B: Backing>(
         &mut self,
         backing: &B,
@@ -124,12 +124,12 @@ impl<'a> Run<'a> {
         Ok(read.min(lacking * self.core.page_bytes))
     }
 
-    /// The bytes of a page that lacks.
+    /// The bytes of an unfilled page.
     fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
         let Some(page) = self.pages[number] else { return &mut [] };
         // SAFETY: the run has the page's exclusive latch and its pin until the page is filled, and
-        // takes its bytes once at a time. They came from the system as zeroes, and hold whatever
-        // was written there since.
+        // makes one slice of its bytes at a time. They came from the system as zeroes, and hold
+        // what was written there since.
         unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
     }
 
@@ -141,16 +141,16 @@ impl<'a> Run<'a> {
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         for page in self.pages[self.filled..self.count].iter_mut().filter_map(Option::take) {
-            // SAFETY: this task has made the page, and nobody has used it.
+            // SAFETY: this task made the page, and no task has used it.
             unsafe { page.fill_failed(self.errno) };
         }
     }
 }
 
-/// Reads a page that is not cached, and what is to be read ahead with it. Returns it pinned.
+/// Reads a page that is not cached, and pages to read ahead with it. Returns it pinned.
 ///
 /// # Errors
-/// Why it cannot be had.
+/// The reason why the page is not available.
 pub(crate) fn read_missed<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -159,7 +159,7 @@ pub(crate) fn read_missed<B: Backing>(
     core.check_process()?;
     let mut end = end_of(core, backing);
     if index >= end {
-        // A new page behind the end may be there, and be filled at the moment.
+        // There may be a new page after the end, which another task is filling.
         if let Some(page) = core.raw.get_waiting(index)? {
             return Ok(page);
         }
@@ -182,13 +182,13 @@ pub(crate) fn read_missed<B: Backing>(
     let beside = if ahead.start == index { index + 1..ahead.end } else { index + 1..index + 1 };
     let next = extend(&mut run, beside);
     read_first(run, backing, marker)?;
-    // What was cached in between, or does not follow the page.
+    // Pages that were cached in between, or do not follow the page.
     read_ahead(core, backing, next.max(ahead.start)..ahead.end, marker);
     Ok(slot.page)
 }
 
-/// Reads a run whose first page is asked for. Where the backing refuses, it is asked once more for
-/// that page alone: the refusal may be about what is read ahead.
+/// Reads a run whose first page is asked for. If the backing refuses, asks it once more for that
+/// page alone, because the refusal may concern the pages read ahead.
 fn read_first<B: Backing>(
     mut run: Run<'_>,
     backing: &B,
@@ -238,7 +238,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     range.end
 }
 
-/// Reads the pages of a range that are not cached; gives up where memory is short or the backing
+/// Reads the pages of a range that are not cached; gives up if memory is short or the backing
 /// refuses.
 pub(crate) fn read_ahead<B: Backing>(
     core: &MappingCore,
@@ -255,14 +255,14 @@ pub(crate) fn read_ahead<B: Backing>(
                 return;
             }
         } else if !core.raw.is_cached(index) {
-            // There is no memory for a page that nobody waits for.
+            // There is no memory for a page that no task waits for.
             return;
         }
         index = if run.count > 0 { next } else { index + 1 };
     }
 }
 
-/// Reads pages of a range that somebody will want, as far as the backing has them.
+/// Reads pages of a range that will be needed, as far as the backing has them.
 pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range<u64>) {
     let mut end = end_of(core, backing);
     if range.end > end {
@@ -271,7 +271,7 @@ pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range
     read_ahead(core, backing, range.start..range.end.min(end), None);
 }
 
-/// Reads the window after the one whose marked page was used just now.
+/// Reads the window after the one whose marked page was just used.
 #[cold]
 pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
     if core.is_forked() {
@@ -284,12 +284,12 @@ pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, ind
     }
 }
 
-/// The first index behind the end of the backing, or behind that of the last page there can be.
+/// The first index after the end of the backing, or after the last possible page.
 fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size())
 }
 
-/// The same, where the backing may have become longer.
+/// The same, if the backing may have become longer.
 fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size_anew())
 }

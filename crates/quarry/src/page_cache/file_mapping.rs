@@ -1,15 +1,16 @@
-//! Mappings: the cached pages of one file or database, with what lies behind them.
+//! Mappings: the cached pages of one file or database, with their backing.
 
-use crate::backing::{Access, Backing, PageError, ReadWrite};
-use crate::mapping_core::MappingCore;
-use crate::page::{NewPage, PageRef, PageSlot, note_mark};
-use crate::process;
-use crate::raw_mapping::{
+use super::backing::{Access, Backing, PageError, ReadWrite};
+use super::mapping_core::MappingCore;
+use super::page::{NewPage, PageRef, PageSlot, note_mark};
+use super::raw_mapping::{
     Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
 };
-use crate::writeback::Mode;
-use crate::writers::{self, Writer, WriterCalls};
-use crate::{background, fill, writeback};
+use super::writeback::Mode;
+use super::writers::{self, Writer, WriterCalls};
+use super::{fill, writeback};
+use crate::background;
+use crate::process;
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -23,7 +24,7 @@ use quarry_sys::report::warn;
 /// A mapping and its backing, in memory of the stack.
 #[repr(C)]
 struct Inner<B> {
-    /// The first field: a writer is the first field of it, and leads here.
+    /// The first field, whose first field is the writer, so a writer leads here.
     core: MappingCore,
     backing: B,
 }
@@ -34,14 +35,14 @@ impl<B: Backing> Inner<B> {
         WriterCalls { write: Self::write_some, visit_locks: Self::visit_locks };
 
     /// # Safety
-    /// The writer is that of an `Inner<B>`.
+    /// The writer belongs to an `Inner<B>`.
     unsafe fn at<'a>(writer: NonNull<Writer>) -> &'a Self {
         // SAFETY: the writer is the first field of the first field (`repr(C)` in both).
         unsafe { writer.cast::<Self>().as_ref() }
     }
 
     /// # Safety
-    /// The writer is that of an `Inner<B>`.
+    /// The writer belongs to an `Inner<B>`.
     unsafe fn write_some(writer: NonNull<Writer>, most: usize) -> usize {
         // SAFETY: the caller's promise is passed on.
         let Self { core, backing } = unsafe { Self::at(writer) };
@@ -52,7 +53,7 @@ impl<B: Backing> Inner<B> {
     }
 
     /// # Safety
-    /// The writer is that of an `Inner<B>`.
+    /// The writer belongs to an `Inner<B>`.
     unsafe fn visit_locks(writer: NonNull<Writer>, visit: &mut Visit<'_>) {
         // SAFETY: the caller's promise is passed on.
         unsafe { Self::at(writer) }.core.visit_locks(visit);
@@ -80,13 +81,13 @@ impl<B: Backing> Inner<B> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes what is dirty,
-/// and prints a line where that fails; [`flush`](Self::flush) before says why.
+/// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes its dirty pages,
+/// and prints a line if this fails; a [`flush`](Self::flush) before it returns the reason.
 ///
-/// **Fork.** A mapping belongs to the process that made it. In the child of a fork, pages that are
-/// cached can be found by [`get`](Self::get), with the bytes of the moment of the fork; whatever
-/// may wait or use the backing is refused with [`PageError::Forked`]; dropping it writes nothing.
-/// Mappings that the child makes are its own.
+/// **Fork.** A mapping belongs to the process that made it. In the child of a fork,
+/// [`get`](Self::get) finds cached pages, with the bytes of the moment of the fork. Calls that may
+/// wait or use the backing return [`PageError::Forked`]; dropping the mapping writes nothing. The
+/// child may make its own mappings.
 pub struct Mapping<B: Backing> {
     inner: NonNull<Inner<B>>,
     raw: RawMapping,
@@ -95,7 +96,7 @@ pub struct Mapping<B: Backing> {
 
 // SAFETY: a mapping belongs to no thread: it synchronises itself, and a backing is Send and Sync.
 unsafe impl<B: Backing> Send for Mapping<B> {}
-// SAFETY: as above.
+// SAFETY: a mapping belongs to no thread: it synchronises itself, and a backing is Send and Sync.
 unsafe impl<B: Backing> Sync for Mapping<B> {}
 
 impl<B: Backing> Mapping<B> {
@@ -115,20 +116,20 @@ impl<B: Backing> Mapping<B> {
         let bytes = options.order.bytes();
         let most_ahead = (most_ahead_bytes / bytes) as u32;
         let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
-        // SAFETY: the memory has the size and the alignment, and is ours alone; the writer stays
-        // there until it is removed.
+        // SAFETY: the memory has this size and alignment, and is ours alone; the writer stays there
+        // until it is removed.
         unsafe {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
         }
-        // Only the thread may call backings for nobody, and it keeps memory free for fills.
+        // The thread is needed to write without a caller, and it keeps memory free for fills.
         background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })
     }
 
     #[inline]
     fn inner(&self) -> &Inner<B> {
-        // SAFETY: it lives until this is dropped.
+        // SAFETY: the inner part lives until this is dropped.
         unsafe { self.inner.as_ref() }
     }
 
@@ -137,7 +138,7 @@ impl<B: Backing> Mapping<B> {
         &self.inner().core
     }
 
-    /// What lies behind the pages.
+    /// The backing of the pages.
     #[must_use]
     pub fn backing(&self) -> &B {
         &self.inner().backing
@@ -161,7 +162,7 @@ impl<B: Backing> Mapping<B> {
         self.raw.pages()
     }
 
-    /// Sets the most bytes that are read ahead of a reader (128 KiB); 0 ends it.
+    /// Sets the most bytes that are read ahead of a reader (128 KiB); 0 switches read-ahead off.
     pub fn set_read_ahead(&self, bytes: usize) {
         self.core().set_most_ahead((bytes / self.page_bytes()) as u32);
     }
@@ -175,11 +176,11 @@ impl<B: Backing> Mapping<B> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))
     }
 
-    /// Finds a page, or reads it: one task reads, others who want it wait. Pages that a sequential
-    /// reader will want are read with it.
+    /// Finds a page, or reads it: one task reads, others that want the page wait. Also reads pages
+    /// that a sequential reader will want.
     ///
     /// # Errors
-    /// Why it cannot be had: [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`],
+    /// [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`], or [`PageError::Forked`].
     /// [`PageError::Forked`].
     #[inline]
     pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
@@ -214,25 +215,25 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Finds a page, or makes a new one, whose bytes the caller fills in; waits where another task
-    /// is about to.
+    /// Finds a page, or makes a new one, whose bytes the caller fills in; waits while another task
+    /// fills it.
     ///
     /// # Errors
     /// [`PageError::Full`], the error of a fill that it has waited for, [`PageError::OutOfRange`]
-    /// where the page would end behind 2^63 bytes, or [`PageError::Forked`].
+    /// if the page would end after 2^63 bytes, or [`PageError::Forked`].
     pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
         self.slot(index, Effort::Every)
     }
 
-    /// The same without reclaiming anything for it.
+    /// Like [`get_or_alloc`](Self::get_or_alloc), but without reclaim.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`get_or_alloc`](Self::get_or_alloc).
     pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
         self.slot(index, Effort::Easy)
     }
 
-    /// Refuses what lies where no file has bytes.
+    /// Refuses indexes at which no file can have bytes.
     fn check_index(&self, index: u64) -> Result<(), PageError> {
         if index < self.core().most_pages() {
             return Ok(());
@@ -253,10 +254,10 @@ impl<B: Backing> Mapping<B> {
         })
     }
 
-    /// Makes a new page at `index`, which nobody has cached.
+    /// Makes a new page at `index`, which must not be cached.
     ///
     /// # Errors
-    /// [`PageError::Busy`] where the page is cached, and otherwise as
+    /// [`PageError::Busy`] if the page is cached; otherwise the same as
     /// [`get_or_alloc`](Self::get_or_alloc).
     pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, PageError> {
         match self.get_or_alloc(index)? {
@@ -265,8 +266,8 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Reads pages of a range that are not cached, many in one call of the backing. It is a hint:
-    /// where memory is short or the backing refuses, the rest is left out.
+    /// Reads pages of a range that are not cached, many in one call of the backing. This is a hint:
+    /// if memory is short or the backing refuses, the rest is left out.
     pub fn prefetch(&self, range: impl RangeBounds<u64>) {
         let Inner { core, backing } = self.inner();
         if !core.is_forked() {
@@ -274,11 +275,11 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and waits for those that are latched
-    /// or written. Who has a pin of one keeps its bytes, but nobody finds them any more. A thread
-    /// that has a page of them latched would wait for ever.
+    /// Drops all pages from index `from` on, dirty ones too, and waits for pages that are latched
+    /// or being written. A task that has pinned such a page keeps its bytes, but no task finds it
+    /// any more. A thread that has one of the pages latched would wait for ever.
     ///
-    /// Returns how many were dropped.
+    /// Returns the number of dropped pages.
     ///
     /// # Errors
     /// [`PageError::Forked`].
@@ -287,13 +288,13 @@ impl<B: Backing> Mapping<B> {
         Ok(self.raw.truncate(from))
     }
 
-    /// Drops pages of a range that nobody uses; waits for nobody.
+    /// Drops pages of a range that no task uses; never waits.
     pub fn invalidate(&self, range: impl RangeBounds<u64>, which: Invalidate) -> Invalidated {
         self.raw.invalidate(of_bounds(range), which)
     }
 
-    /// Drops a page whatever it holds; waits where it is latched or written. Returns whether it was
-    /// cached.
+    /// Drops a page, dirty or not; waits while it is latched or being written. Returns whether it
+    /// was cached.
     ///
     /// # Errors
     /// [`PageError::Forked`].
@@ -304,12 +305,12 @@ impl<B: Backing> Mapping<B> {
 }
 
 impl<B: Backing<Access = ReadWrite>> Mapping<B> {
-    /// Gives a cached page another index, and drops the page that was there. It is dirty then.
+    /// Gives a cached page another index, marks it dirty, and drops the page that was there.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] where no page is cached at `old`, or none can be at `new`;
-    /// [`PageError::Busy`] where
-    /// somebody uses the page at `new`; [`PageError::Full`], [`PageError::Forked`].
+    /// [`PageError::OutOfRange`] if no page is cached at `old`, or none can be at `new`;
+    /// [`PageError::Busy`] if another task uses the page at `new`; [`PageError::Full`],
+    /// [`PageError::Forked`].
     pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
         let core = self.core();
         core.check_process()?;
@@ -328,10 +329,10 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
 
     /// Marks a page as newer than its backing, with the mark of
     /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for owners that know pages by their
-    /// numbers. Where too much is dirty, this writes some pages that nobody has latched.
+    /// numbers. If too much is dirty, this writes some pages that no task has latched.
     ///
     /// # Safety
-    /// The page is one of this mapping, and the caller pins it.
+    /// The page belongs to this mapping, and the caller pins it.
     pub unsafe fn mark_dirty(&self, page: RawPage, mark: u64) {
         note_mark(page, mark);
         self.core().mark_dirty(page);
@@ -339,12 +340,12 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     }
 
     /// Writes the dirty pages of a range to the backing, neighbours together, and waits until all
-    /// are written. Waits for latches: the caller has none of the mapping.
+    /// are written. Waits for latches: the caller must have no latch of the mapping.
     ///
     /// # Errors
-    /// An error of the backing since the last flush of the mapping, whoever wrote: each is reported
-    /// once, and its pages are dirty still. [`PageError::Withheld`] where the backing did not allow
-    /// some; [`PageError::Forked`].
+    /// An error of the backing since the last flush of the mapping, by any writer: each error is
+    /// reported once, and its pages are still dirty. [`PageError::Withheld`] if the backing did not
+    /// allow some writes; [`PageError::Forked`].
     pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)
@@ -354,9 +355,10 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// ([`Backing::sync`]).
     ///
     /// # Errors
-    /// As [`flush`](Self::flush), or the refusal of the backing, which other flushers learn of as
-    /// well. What was written since the last sync that went through may be lost then, although its
-    /// pages are clean, and another sync writes it no more: whoever needs it changes it again.
+    /// Same as [`flush`](Self::flush), or the error of the backing's sync, which other flushers get
+    /// as well. Writes since the last successful sync may be lost then, although their pages are
+    /// clean, and another sync does not write them: a caller that needs them changes the pages
+    /// again.
     pub fn sync(&self) -> Result<(), PageError> {
         let Inner { core, backing } = self.inner();
         writeback::sync(core, backing, None)
@@ -372,33 +374,33 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
         Ok(())
     }
 
-    /// One who flushes, and learns of each error once, whoever else has learnt of it.
+    /// A flusher, which learns of each error once, independently of other flushers.
     #[must_use]
     pub fn flusher(&self) -> Flusher<'_, B> {
         Flusher { mapping: self, cursor: self.core().error_cursor() }
     }
 }
 
-/// Somebody who flushes a mapping, with a record of his own of the errors that he knows.
+/// A flusher of a mapping, with its own record of the errors that it knows.
 pub struct Flusher<'a, B: Backing> {
     mapping: &'a Mapping<B>,
     cursor: ErrorCursor,
 }
 
 impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
-    /// As [`Mapping::flush`]; errors since the last flush of this one.
+    /// Like [`Mapping::flush`]; returns errors since the last flush of this flusher.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Mapping::flush`].
     pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::flush(core, backing, of_bounds(range), Some(&mut self.cursor))
     }
 
-    /// As [`Mapping::sync`]; errors since the last flush or sync of this one.
+    /// Like [`Mapping::sync`]; returns errors since the last flush or sync of this flusher.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Mapping::sync`].
     pub fn sync(&mut self) -> Result<(), PageError> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::sync(core, backing, Some(&mut self.cursor))
@@ -416,21 +418,21 @@ impl<B: Backing> Drop for Mapping<B> {
     }
 }
 
-/// A mapping whose writer is removed. Its pages and its memory go with this, also where the backing
-/// unwinds in the last write.
+/// A mapping whose writer was removed. Dropping this frees its pages and its memory, even if the
+/// backing unwinds in the last write.
 struct Remains<'a, B: Backing>(&'a Mapping<B>);
 
 impl<B: Backing> Drop for Remains<'_, B> {
     fn drop(&mut self) {
         let Mapping { inner, raw, .. } = *self.0;
         if self.0.core().is_forked() {
-            // What is dirty is the parent's to write, and threads that are not here have latches.
+            // The parent writes the dirty pages, and threads that do not exist here hold latches.
             raw.invalidate(0..u64::MAX, Invalidate::All);
         } else {
             raw.destroy();
         }
-        // SAFETY: the mapping is being dropped: nobody borrows it, and without its writer nobody
-        // else knows it.
+        // SAFETY: the mapping is being dropped: no code borrows it, and without its writer no other
+        // code knows it.
         unsafe {
             inner.drop_in_place();
             process::free(inner.cast());
@@ -442,7 +444,7 @@ impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
         let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
-        // The error may be that of an earlier write, which has been made good.
+        // The error may come from an earlier write, which has succeeded since.
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {

@@ -1,21 +1,21 @@
-//! The page cache of the process: where mappings come from, what all of them hold.
+//! The page cache of the process: makes mappings, and counts what they hold.
 
-use crate::backing::{Backing, PageError};
-use crate::budget::Group;
-use crate::file_mapping::Mapping;
+use super::backing::{Backing, PageError};
+use super::budget::Group;
+use super::file_mapping::Mapping;
+use super::raw_mapping::MappingOptions;
+use super::writers;
 use crate::gate;
 use crate::instance::{STACK, is_ready};
-use crate::raw_mapping::MappingOptions;
-use crate::writers;
 use quarry_cache::CachingStack;
 use quarry_cache::page_cache::{Event, EventCounts, READAHEAD_BYTES};
 use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
-/// Cached pages of files and databases, in the memory that the heap has as well, under one limit:
-/// what the heap does not need, the cache may have, and gives back when the heap needs it.
+/// Cached pages of files and databases, in the same memory as the heap, under one limit: the cache
+/// may use memory that the heap does not need, and gives it back when the heap needs it.
 ///
-/// There is one in a process, so this is a name and no value.
+/// A process has one page cache, so this type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum PageCache {}
 
@@ -23,12 +23,12 @@ impl PageCache {
     /// Makes a mapping of pages of 4 KiB.
     ///
     /// # Errors
-    /// [`PageError::Full`] where there is no memory for it, or [`PageError::Disabled`].
+    /// [`PageError::Full`] if there is no memory for it, or [`PageError::Disabled`].
     pub fn open<B: Backing>(backing: B) -> Result<Mapping<B>, PageError> {
         Self::builder().open(backing)
     }
 
-    /// A mapping with choices.
+    /// Builds a mapping with options.
     ///
     /// ```
     /// # use quarry::{Backing, OsError, PageCache, ReadOnly};
@@ -51,7 +51,7 @@ impl PageCache {
         MappingBuilder { options: MappingOptions::default(), order: 0, read_ahead: READAHEAD_BYTES }
     }
 
-    /// What the cache holds and has done. O(slots).
+    /// The contents of the cache, and counts of its events. O(slots).
     #[must_use]
     pub fn stats() -> PageCacheStats {
         let _errno = KeepErrno::new();
@@ -60,14 +60,14 @@ impl PageCache {
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 
-    /// Sets the shares of memory, in per cent, that may be dirty: above the first one the
-    /// background thread writes (10), above the second one those who change pages do (20).
+    /// Sets the percentages of memory that may be dirty: above the first one the background thread
+    /// writes (10), above the second one the threads that change pages write (20).
     pub fn set_dirty_ratios(background: u32, hard: u32) {
         writers::set_ratios(background, hard);
     }
 }
 
-/// The choices of a mapping.
+/// The options of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingBuilder {
     options: MappingOptions,
@@ -97,7 +97,7 @@ impl MappingBuilder {
     /// Makes the mapping.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], and as [`PageCache::open`].
+    /// [`PageError::NoSuchOrder`], and the errors of [`PageCache::open`].
     pub fn open<B: Backing>(self, backing: B) -> Result<Mapping<B>, PageError> {
         if self.order > 4 {
             return Err(PageError::NoSuchOrder { order: self.order });
@@ -107,15 +107,15 @@ impl MappingBuilder {
     }
 }
 
-/// A snapshot of what the page cache holds and has done.
+/// A snapshot of the page cache: its contents, and counts of its events.
 #[derive(Clone, Copy, Debug)]
 pub struct PageCacheStats {
-    /// `None` where nobody has used it.
+    /// `None` if the page cache has not been used.
     events: Option<EventCounts>,
 }
 
 impl PageCacheStats {
-    /// Pages that mappings have.
+    /// Pages in mappings.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.events.map_or(0, |events| events.pages())
@@ -133,7 +133,7 @@ impl PageCacheStats {
         self.events.map_or(0, |events| events.writeback())
     }
 
-    /// How often things happened, with the names that `/proc/vmstat` has for them, or would have.
+    /// Counts of events, with the names that `/proc/vmstat` has for them, or would have.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let events = self.events;
         Event::ALL.iter().map(move |(event, name)| (*name, events.map_or(0, |all| all[*event])))

@@ -1,4 +1,4 @@
-//! What the program has registered with the budget: it lives in the heap until it is removed.
+//! Registrations of the program with the budget, which live in the heap until they are removed.
 
 use crate::instance::STACK;
 use crate::process;
@@ -10,10 +10,10 @@ use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
 use quarry_sys::report::fatal;
 
-/// Why something was not registered.
+/// The reason why a registration failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
-    /// There are as many as there can be.
+    /// The largest number is registered already.
     TooMany,
     /// There is no memory.
     NoMemory,
@@ -30,26 +30,26 @@ impl core::fmt::Display for BudgetError {
 
 impl core::error::Error for BudgetError {}
 
-/// Where something is registered.
+/// The kind of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Among the shrinkers.
+    /// A shrinker.
     Shrinker(HookId),
-    /// Among those that are told of pressure.
+    /// A callback for pressure.
     Pressure(HookId),
 }
 
-/// What stands in front of a registered value.
+/// The head of a registered value.
 #[repr(C)]
 struct Head {
-    /// Says that this is one: follows from its address.
+    /// Marks the memory as a registration: depends on its address.
     seal: usize,
     kind: Option<Kind>,
     free: unsafe fn(NonNull<Head>),
 }
 
 fn seal_of(head: NonNull<u8>) -> usize {
-    // Any odd number will do: no pointer is that far from itself.
+    // Any odd number works: no pointer is that far from itself.
     head.addr().get() ^ 0x5ead_ca11_b0a7_1057_u64 as usize
 }
 
@@ -59,16 +59,16 @@ struct Block<T> {
     value: T,
 }
 
-/// Something of the program's that is registered until this is dropped.
+/// A registration of the program, which lasts until this is dropped.
 ///
-/// Dropping waits for a call that is under way on another thread: the caller holds nothing that the
-/// call needs. A function that is registered must not drop its own registration; one line says so,
-/// and the process ends.
+/// Dropping waits for a call that is under way on another thread, so the caller must not hold
+/// anything that the call needs. A registered function must not drop its own registration: then the
+/// process prints one line and ends.
 #[derive(Debug)]
 #[must_use = "what is registered is removed when this is dropped"]
 pub struct Registration(NonNull<Head>);
 
-// SAFETY: what is registered may be used and dropped by any thread (`of`).
+// SAFETY: any thread may use and drop a registered value (`of`).
 unsafe impl Send for Registration {}
 // SAFETY: a shared registration does nothing.
 unsafe impl Sync for Registration {}
@@ -80,8 +80,8 @@ impl Registration {
         register: impl FnOnce(*const T) -> Option<Kind>,
     ) -> Result<Self, BudgetError> {
         unsafe fn free<T>(head: NonNull<Head>) {
-            // SAFETY: the head of a `Block<T>` that `of` has put there, which nobody uses any more;
-            // it came from the heap.
+            // SAFETY: `of` has put the head of a `Block<T>` there, which no code uses any more; the
+            // block came from the heap.
             unsafe {
                 head.cast::<Block<T>>().drop_in_place();
                 process::free(head.cast());
@@ -89,21 +89,21 @@ impl Registration {
         }
         let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
         let block = process::alloc(request).ok_or(BudgetError::NoMemory)?.cast::<Block<T>>();
-        // SAFETY: there is room for a block, at a multiple of its alignment, and it is ours; the
-        // address of its value is inside.
+        // SAFETY: the memory has room for a block, at a multiple of its alignment, and is ours; the
+        // address of its value lies inside.
         let value = unsafe {
             let seal = seal_of(block.cast());
             block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });
             &raw const (*block.as_ptr()).value
         };
         let kind = register(value);
-        // SAFETY: it was just written; whoever calls the value does not know the head.
+        // SAFETY: the head was just written; callers of the value do not know it.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
         if kind.is_some() { Ok(registration) } else { Err(BudgetError::TooMany) }
     }
 
-    /// An address for [`from_raw`](Self::from_raw); what is registered stays so.
+    /// An address for [`from_raw`](Self::from_raw); the value stays registered.
     #[must_use]
     pub fn into_raw(self) -> NonNull<u8> {
         let head = self.0.cast();
@@ -116,15 +116,15 @@ impl Registration {
     pub fn is_at(address: NonNull<u8>) -> bool {
         let is_head = address.cast::<Head>().is_aligned()
             && (is_confined() || futex::reads_zero(address.addr().get()).is_some());
-        // SAFETY: the kernel has just read there, and the word lies in one page. Whatever is there
-        // is a number.
+        // SAFETY: the kernel has just read there, and the word lies in one page. Any contents are a
+        // number.
         is_head && unsafe { address.cast::<usize>().read_volatile() } == seal_of(address)
     }
 
     /// The registration of an address.
     ///
     /// # Safety
-    /// [`into_raw`](Self::into_raw) has returned it, and nobody uses it after this.
+    /// [`into_raw`](Self::into_raw) has returned it, and no code uses it after this.
     pub unsafe fn from_raw(address: NonNull<u8>) -> Self {
         Self(address.cast())
     }
@@ -142,7 +142,7 @@ impl Drop for Registration {
         if !is_removed {
             fatal(format_args!("a callback has dropped its own registration"));
         }
-        // SAFETY: made by `of` with this function, and no longer registered.
+        // SAFETY: `of` made it with this function, and it is not registered any more.
         unsafe {
             (*self.0.as_ptr()).seal = 0;
             free(self.0);

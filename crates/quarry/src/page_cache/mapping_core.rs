@@ -1,11 +1,12 @@
-//! What a mapping is whatever its backing: its pages by numbers, its errors, its read-ahead, and
-//! its place among those that write.
+//! The part of a mapping that does not depend on its backing: its pages by numbers, its errors, its
+//! read-ahead, and its place among the writers.
 
-use crate::background::BalanceWait;
-use crate::backing::PageError;
+use super::backing::PageError;
+use super::balancing::{self, BalanceWait};
+use super::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
+use super::writers::{self, Writer, WriterCalls};
+use crate::balancer::Wait;
 use crate::instance::STACK;
-use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
-use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
@@ -17,26 +18,26 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Pages that a mapping makes dirty between two looks at how many there are
+/// Pages that a mapping makes dirty between two looks at the number of dirty pages
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
-/// Dirty pages that a request for memory writes which has found none, and how often it does.
+/// Dirty pages that a request writes after it found no memory, and how often it does.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
-/// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
+/// Nanoseconds for which the background skips a mapping whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
 
 /// See the module.
 #[repr(C)]
 pub(crate) struct MappingCore {
-    /// The first field: whoever has it has the rest.
+    /// The first field, so its address leads to the others.
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,
-    /// The group whose pins are counted; the root where none are.
+    /// The group whose pins are counted; the root if none are.
     pins_of: GroupId,
-    /// How often the process had forked when the mapping was made.
+    /// Number of forks of the process when the mapping was made.
     process: u32,
     dirtied: AtomicU32,
     /// Most pages of a read-ahead window.
@@ -44,7 +45,7 @@ pub(crate) struct MappingCore {
     /// The background writes nothing before this time.
     quiet_until_ns: AtomicU64,
     errors: ErrorSequence,
-    /// What the flushes of the mapping itself have reported.
+    /// The errors that flushes of the mapping itself have reported.
     reported: CountedLock<ErrorCursor>,
     ahead: CountedLock<ReadAhead>,
 }
@@ -81,7 +82,7 @@ impl MappingCore {
         }
     }
 
-    /// Counts that a pin is gone.
+    /// Counts a pin out.
     #[inline]
     pub(crate) fn note_unpin(&self) {
         if self.pins_of != GroupId::ROOT {
@@ -89,7 +90,7 @@ impl MappingCore {
         }
     }
 
-    /// Refuses another pin, if the group of the mapping has as many as it may have.
+    /// Refuses another pin, if the group of the mapping has its most pins.
     #[inline]
     pub(crate) fn check_pins(&self) -> Result<(), PageError> {
         let may_pin =
@@ -107,7 +108,7 @@ impl MappingCore {
         visit("mapping->ahead", &self.ahead);
     }
 
-    /// Its place among those that write.
+    /// Its place among the writers.
     pub(crate) fn writer(&self) -> NonNull<Writer> {
         NonNull::from(&self.writer)
     }
@@ -118,7 +119,7 @@ impl MappingCore {
         (1 << 63) / self.page_bytes as u64
     }
 
-    /// Refuses what only the process may do that has made the mapping.
+    /// Refuses calls in any process except the one that made the mapping.
     pub(crate) fn check_process(&self) -> Result<(), PageError> {
         if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }
     }
@@ -128,19 +129,19 @@ impl MappingCore {
         self.process != fork::generation()
     }
 
-    /// Sets the most pages of a read-ahead window; 0 and 1 end it.
+    /// Sets the most pages of a read-ahead window; 0 and 1 switch read-ahead off.
     pub(crate) fn set_most_ahead(&self, pages: u32) {
         self.most_ahead.store(pages, Relaxed);
     }
 
-    /// The window of a missed page, or of a marked one; `None` where nothing is to be read ahead.
+    /// The window of a missed page, or of a marked one; `None` if nothing should be read ahead.
     pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
         let most = self.most_ahead.load(Relaxed);
         if most <= 1 {
             return None;
         }
         inside(|_| {
-            // Somebody else's miss at the same time is a stream of its own, or the same one.
+            // A simultaneous miss of another task belongs to another stream, or to the same one.
             let mut ahead = self.ahead.try_lock()?;
             let is_cached = |index| self.raw.is_cached(index);
             let window = ahead.window(Need { index, pages: 1, most, trigger }, is_cached);
@@ -148,8 +149,8 @@ impl MappingCore {
         })
     }
 
-    /// Called before a page is latched to be written: keeps dirty memory within its share. May call
-    /// the backing, or start the background thread; the caller has no latch yet.
+    /// Called before a page is latched for writing: keeps dirty memory within its share. May call
+    /// the backing, or start the background thread; the caller must have no latch yet.
     pub(crate) fn balance(&self) {
         if !self.dirtied.fetch_add(1, Relaxed).wrapping_add(1).is_multiple_of(DIRTIED_BETWEEN_LOOKS)
         {
@@ -163,17 +164,17 @@ impl MappingCore {
         if self.is_forked() || !writers::is_due() {
             return;
         }
-        let has_background = background::wake_for_writeback();
+        let has_background = balancing::wake_for_writeback();
         if has_background && !writers::is_overdue() {
             return;
         }
-        // What this mapping has made dirty it writes; the rest is the others' and the background's.
-        // SAFETY: the writer is that of this mapping.
+        // Writes its own dirty pages; other mappings and the background write the rest.
+        // SAFETY: the writer belongs to this mapping.
         unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
     }
 
-    /// As [`RawMapping::get_or_alloc`]; where all of memory is in use and that is because of dirty
-    /// pages, some are written first.
+    /// Like [`RawMapping::get_or_alloc`], but if all memory is in use because of dirty pages,
+    /// writes some of them first.
     pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
         let mut rounds = match effort {
             Effort::Every => MOST_ROUNDS,
@@ -184,22 +185,22 @@ impl MappingCore {
             match self.raw.get_or_alloc(index, effort) {
                 Err(PageError::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
                 done => {
-                    background::balance_if_short();
+                    balancing::want_if_due();
                     return done;
                 }
             }
         }
     }
 
-    /// Has the slots of all CPUs emptied, or writes some dirty pages, the own ones first, or waits
-    /// for the background. Returns whether anything came of it.
+    /// Asks for the slots of all CPUs to be emptied, or writes some dirty pages, its own first, or
+    /// waits for the background. Returns whether any of this freed memory.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.
         if background::empty_slots_at_limit() {
             return true;
         }
-        // SAFETY: the writer is that of this mapping.
+        // SAFETY: the writer belongs to this mapping.
         let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
         own > 0
             || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0
@@ -211,36 +212,36 @@ impl MappingCore {
         inside(|cache| cache.mark_dirty(page.0));
     }
 
-    /// Records a refusal of the backing.
+    /// Records an error of the backing.
     pub(crate) fn note_error(&self, errno: i32) {
         self.errors.record(errno);
         self.quiet_until_ns.store(coarse_ns() + AFTER_ERROR_NS, Relaxed);
     }
 
-    /// Records a refused sync of the backing, which says nothing about its writes.
+    /// Records a failed sync of the backing, which does not concern its writes.
     pub(crate) fn note_sync_error(&self, errno: i32) {
         self.errors.record(errno);
     }
 
-    /// Returns whether the background leaves the mapping alone for now.
+    /// Returns whether the background skips the mapping for now.
     pub(crate) fn is_quiet(&self) -> bool {
         let until = self.quiet_until_ns.load(Relaxed);
         until != 0 && coarse_ns() < until
     }
 
-    /// The writes go through again.
+    /// Called when writes succeed again.
     pub(crate) fn end_quiet(&self) {
         if self.quiet_until_ns.load(Relaxed) != 0 {
             self.quiet_until_ns.store(0, Relaxed);
         }
     }
 
-    /// A cursor of the errors, for a flusher of its own.
+    /// A cursor of the errors, for a separate flusher.
     pub(crate) fn error_cursor(&self) -> ErrorCursor {
         self.errors.cursor()
     }
 
-    /// The last error since a cursor, or since the last flush of the mapping itself.
+    /// The last error since the cursor, or since the last flush of the mapping itself.
     pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
         match cursor {
             Some(cursor) => self.errors.advance(cursor),

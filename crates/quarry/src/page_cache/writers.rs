@@ -1,8 +1,8 @@
-//! All mappings that write to a backing, for writeback in the background; and how much dirty memory
-//! there may be.
+//! All mappings that write to a backing, for writeback in the background; and the limits of dirty
+//! memory.
 //!
-//! Equation: a writer is linked from its registration until its removal, and `uses` tasks work with
-//! it now that are not its owner. Its owner removes it once there are none.
+//! Equation: a writer is linked from its registration until its removal, and `uses` tasks that are
+//! not its owner work with it now. Its owner removes it once `uses` is 0.
 
 use crate::gate;
 use crate::instance::{STACK, is_ready};
@@ -23,21 +23,21 @@ use quarry_sys::primitive::{
 /// Percentage of the memory that may be dirty above which the background writes
 /// (`vm.dirty_background_ratio`, `mm/page-writeback.c`, Linux 6.6).
 pub(crate) const BACKGROUND_RATIO: u32 = 10;
-/// Percentage above which those who make pages dirty write themselves (`vm.dirty_ratio`, there).
+/// Percentage above which threads that make pages dirty write themselves (`vm.dirty_ratio`, there).
 pub(crate) const HARD_RATIO: u32 = 20;
-/// Pages that the background writes of a mapping before it looks at the next one
+/// Pages of a mapping that the background writes before it goes to the next one
 /// (`MIN_WRITEBACK_PAGES`, 4 MiB, `fs/fs-writeback.c`, Linux 6.6).
 pub(crate) const TURN_PAGES: usize = 1024;
 
-/// What a writer can do.
+/// The functions of a writer.
 pub(crate) struct WriterCalls {
-    /// Writes up to a number of dirty pages; returns how many.
+    /// Writes up to a number of dirty pages; returns their number.
     pub(crate) write: unsafe fn(NonNull<Writer>, most: usize) -> usize,
     /// Visits the locks of the mapping.
     pub(crate) visit_locks: unsafe fn(NonNull<Writer>, &mut Visit<'_>),
 }
 
-/// A mapping that writes, as part of it.
+/// The part of a mapping that makes it a writer.
 pub(crate) struct Writer {
     calls: &'static WriterCalls,
     uses: AtomicU32,
@@ -45,9 +45,9 @@ pub(crate) struct Writer {
     previous: Cell<Option<NonNull<Writer>>>,
 }
 
-// SAFETY: the links are read and written under the lock of the list only.
+// SAFETY: the links are read and written only under the lock of the list.
 unsafe impl Sync for Writer {}
-// SAFETY: as above; a writer belongs to no thread.
+// SAFETY: a writer belongs to no thread, and its links are used only under the lock of the list.
 unsafe impl Send for Writer {}
 
 impl Writer {
@@ -63,20 +63,20 @@ struct Writers {
     first: Option<NonNull<Writer>>,
 }
 
-// SAFETY: writers may be used from any thread, see there.
+// SAFETY: any thread may use a writer, see `Writer`.
 unsafe impl Send for Writers {}
 
 static WRITERS: CountedLock<Writers> = CountedLock::new(Writers { first: None });
 
-/// Shares of the memory that may be dirty, in per cent: above the first one the background writes,
-/// above the second one those who make pages dirty write themselves.
+/// Percentages of the memory that may be dirty: above the first one the background writes, above
+/// the second one threads that make pages dirty write themselves.
 static BACKGROUND: AtomicU32 = AtomicU32::new(BACKGROUND_RATIO);
 static HARD: AtomicU32 = AtomicU32::new(HARD_RATIO);
 
-/// Pages of memory of the machine; 0 until somebody asks.
+/// Pages of memory of the machine; 0 until they are first needed.
 static MACHINE: AtomicUsize = AtomicUsize::new(0);
 
-/// Visits the lock of the list, and those of all mappings.
+/// Visits the lock of the list, and the locks of all mappings.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("writers", &WRITERS);
     each(|writer| {
@@ -99,11 +99,11 @@ fn each(mut look: impl FnMut(NonNull<Writer>)) {
 /// Links a writer.
 ///
 /// # Safety
-/// It stays where it is until it is removed.
+/// The writer stays where it is until it is removed.
 pub(crate) unsafe fn add(writer: NonNull<Writer>) {
     let _inside = gate::enter();
     let mut writers = WRITERS.lock();
-    // SAFETY: all linked writers are where they were when they were added, and the lock is held.
+    // SAFETY: all linked writers stay where they were added, and the lock is held.
     unsafe {
         writer.as_ref().next.set(writers.first);
         if let Some(next) = writers.first {
@@ -113,13 +113,13 @@ pub(crate) unsafe fn add(writer: NonNull<Writer>) {
     writers.first = Some(writer);
 }
 
-/// Unlinks a writer, and waits until nobody uses it.
+/// Unlinks a writer, and waits until no task uses it.
 ///
 /// # Safety
-/// It was added, and has not been removed.
+/// The writer was added, and has not been removed.
 pub(crate) unsafe fn remove(writer: NonNull<Writer>) {
     let _errno = KeepErrno::new();
-    // SAFETY: as for `add`; the owner still has it.
+    // SAFETY: the writer is still linked, so its owner still has it.
     let writer = unsafe { writer.as_ref() };
     loop {
         let uses = {
@@ -150,17 +150,17 @@ fn unlink(writers: &mut Writers, writer: &Writer) {
     }
 }
 
-/// In the child of a fork: those who used writers are not there.
+/// In the child of a fork: tasks that used writers do not exist here.
 pub(crate) fn forget_uses() {
     // SAFETY: linked writers are alive.
     each(|writer| unsafe { writer.as_ref() }.uses.store(0, Relaxed));
 }
 
-/// The writer behind `used`, or the first one, marked as used; the use of `used` ends.
+/// The writer after `used`, or the first one, marked as used; ends the use of `used`.
 fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     let _inside = gate::enter();
     let writers = WRITERS.lock();
-    // SAFETY: a used writer is linked, and linked ones are alive.
+    // SAFETY: a used writer is linked, and linked writers are alive.
     unsafe {
         let next = used.map_or(writers.first, |used| used.as_ref().next.get());
         if let Some(next) = next {
@@ -174,8 +174,8 @@ fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     }
 }
 
-/// Writes dirty pages of all mappings by turns, up to `most` of each, until `is_enough`; returns
-/// how many. Calls backings: the caller holds no lock, and is outside of the gate.
+/// Writes dirty pages of all mappings in turn, up to `most` of each, until `is_enough`; returns
+/// their number. Calls backings: the caller holds no lock, and is outside of the gate.
 pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usize {
     let (mut written, mut used) = (0, None);
     loop {
@@ -188,7 +188,7 @@ pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usiz
     }
 }
 
-/// Writes up to `most` dirty pages of one mapping; returns how many.
+/// Writes up to `most` dirty pages of one mapping; returns their number.
 ///
 /// # Safety
 /// The writer is alive.
@@ -197,7 +197,7 @@ pub(crate) unsafe fn write(writer: NonNull<Writer>, most: usize) -> usize {
     unsafe { (writer.as_ref().calls.write)(writer, most) }
 }
 
-/// Sets the shares of memory that may be dirty, in per cent.
+/// Sets the percentages of memory that may be dirty.
 pub(crate) fn set_ratios(background: u32, hard: u32) {
     HARD.store(hard.min(100), Relaxed);
     BACKGROUND.store(background.min(hard), Relaxed);
@@ -209,8 +209,8 @@ pub(crate) fn dirty() -> usize {
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: those of the limit, or of the machine, that the heap does not
-/// use.
+/// Pages that could hold file data: the pages of the limit, or of the machine, that the heap does
+/// not use.
 fn dirtyable() -> usize {
     let budget = STACK.pages().zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
@@ -226,12 +226,12 @@ fn machine() -> usize {
     MACHINE.load(Relaxed)
 }
 
-/// Returns whether more is dirty than the background leaves. O(slots).
+/// Returns whether more is dirty than the background should leave. O(slots).
 pub(crate) fn is_due() -> bool {
     is_beyond(&BACKGROUND)
 }
 
-/// Returns whether more is dirty than may be. O(slots).
+/// Returns whether more is dirty than is allowed. O(slots).
 pub(crate) fn is_overdue() -> bool {
     is_beyond(&HARD)
 }

@@ -1,15 +1,15 @@
 //! Writing dirty pages to their backing, in the order of their indexes, neighbours together.
 //!
-//! A page is latched for reading while it is written, so that its bytes are those of one moment,
-//! and readers go on. A writeback that has latched pages already never waits for another latch: it
-//! writes them first. So it never waits for a task that waits for it.
+//! A page is latched for reading while it is written, so that its bytes belong to one moment, and
+//! readers go on. A writeback that has latched pages already never waits for another latch: it
+//! writes its pages first. So it never waits for a task that waits for it.
 //!
-//! A page that is made dirty again while it is written stays dirty. So does one that the backing
-//! refuses; the refusal is recorded for the next flush.
+//! A page that is made dirty again while it is written stays dirty. So does a page that the backing
+//! refuses; the error is recorded for the next flush.
 
-use crate::backing::{Backing, OsError, PageError};
-use crate::mapping_core::MappingCore;
-use crate::raw_mapping::{RawPage, inside, waiting};
+use super::backing::{Backing, OsError, PageError};
+use super::mapping_core::MappingCore;
+use super::raw_mapping::{RawPage, inside, waiting};
 use core::ops::Range;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::ErrorCursor;
@@ -17,19 +17,19 @@ use quarry_cache::page_cache::ErrorCursor;
 /// Most pages of one write: 256 KiB of small pages.
 const RUN: usize = 64;
 
-/// On whose behalf pages are written (`enum writeback_sync_modes`, Linux 6.6).
+/// The caller of a writeback (`enum writeback_sync_modes`, Linux 6.6).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nobody waits: pages in use are left out (`WB_SYNC_NONE`).
+    /// No caller waits: pages in use are left out (`WB_SYNC_NONE`).
     Background,
     /// A caller waits for all pages (`WB_SYNC_ALL`).
     Flush,
 }
 
-/// What a writeback did.
+/// Result of a writeback.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
-    /// Pages that are written.
+    /// Pages that were written.
     pub(crate) pages: usize,
     /// Pages that the backing does not allow to be written yet.
     pub(crate) withheld: usize,
@@ -41,7 +41,7 @@ struct Run<'a> {
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Pages that are on the backing, and not the run's any more.
+    /// Number of pages that were written; the run does not own them any more.
     done: usize,
 }
 
@@ -63,10 +63,10 @@ impl<'a> Run<'a> {
         self.count == 0 || self.count < RUN && self.first + self.count as u64 == index
     }
 
-    /// Writes all pages, and lets go of them. Returns how many are on the backing.
+    /// Writes all pages, and unpins them. Returns how many were written.
     fn write<B: Backing>(mut self, backing: &B) -> usize {
         let bytes = self.core.page_bytes;
-        // Bytes of the page at `done` that are written.
+        // Bytes of the page at `done` that were written.
         let mut within = 0;
         while self.done < self.count {
             let mut pieces = [&[] as &[u8]; RUN];
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
 }
 
 impl Drop for Run<'_> {
-    /// Whatever has not been written, because the backing has refused or has unwound, stays dirty.
+    /// Pages that were not written, because the backing has refused or unwound, stay dirty.
     fn drop(&mut self) {
         while self.done < self.count {
             self.end_next(true);
@@ -150,7 +150,7 @@ pub(crate) fn write_range<'a, B: Backing>(
             };
             if !waiting(|cache| cache.try_latch_shared(page.0)) {
                 if mode == Mode::Background {
-                    // SAFETY: as above.
+                    // SAFETY: the pin came with the page.
                     unsafe { page.unpin() };
                     continue;
                 }
@@ -191,7 +191,8 @@ enum Begun {
     Withheld,
 }
 
-/// Marks a page, which the caller has latched, as being written, if it may be and is dirty still.
+/// Marks a page, which the caller has latched, as being written, if this is allowed and the page is
+/// still dirty.
 fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
     if !backing.may_write(page.private(), mode == Mode::Flush) {
         return Begun::Withheld;
@@ -231,11 +232,11 @@ pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
     }
 }
 
-/// Writes all dirty pages of a range and waits for those that others write.
+/// Writes all dirty pages of a range and waits for pages that other tasks write.
 ///
 /// # Errors
-/// [`PageError::Withheld`], or an error of the backing since the cursor, or where there is none
-/// since the last flush of the mapping.
+/// [`PageError::Withheld`], or an error of the backing since the cursor, or without a cursor since
+/// the last flush of the mapping.
 pub(crate) fn flush<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -243,7 +244,7 @@ pub(crate) fn flush<B: Backing>(
     cursor: Option<&mut ErrorCursor>,
 ) -> Result<(), PageError> {
     core.check_process()?;
-    // Those that others write may fail, or have been changed since these began.
+    // Writes of other tasks may fail, or may have begun before later changes of the pages.
     wait_writeback(core, range.clone());
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);
@@ -254,12 +255,12 @@ pub(crate) fn flush<B: Backing>(
     }
 }
 
-/// Writes all dirty pages, and waits until the backing says that they survive a loss of power. A
-/// refusal of that is an error of the mapping, as a refused write is (`vfs_fsync_range` and
+/// Writes all dirty pages, and waits until the backing reports that they survive a loss of power.
+/// An error of the sync is an error of the mapping, like that of a write (`vfs_fsync_range` and
 /// `file_check_and_advance_wb_err`, Linux 6.6).
 ///
 /// # Errors
-/// As [`flush`], or that refusal.
+/// Same as [`flush`], or the error of the sync.
 pub(crate) fn sync<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -270,8 +271,8 @@ pub(crate) fn sync<B: Backing>(
     if let Err(OsError(errno)) = synced {
         core.note_sync_error(errno);
     }
-    // The backing may have told somebody else of what failed; and others of the same cursor may
-    // have been told of the own refusal.
+    // The backing may have reported the failure to another flusher; and other users of the same
+    // cursor may have seen this error.
     match core.news(cursor) {
         Some(errno) => Err(PageError::Io(OsError(errno))),
         None => Ok(synced?),

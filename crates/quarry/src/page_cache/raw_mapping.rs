@@ -1,6 +1,6 @@
-//! Cached pages by numbers: the face of the process's one page cache without types.
+//! Cached pages by numbers: the untyped interface of the process's one page cache.
 
-use crate::backing::{OsError, PageError};
+use super::backing::{OsError, PageError};
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
 use crate::process::{self, Mode, ensure_ready};
@@ -19,7 +19,7 @@ use quarry_sys::primitive::task;
 /// The page cache of the process.
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
-/// The page cache, which somebody has a mapping of.
+/// The page cache; the caller has a mapping of it.
 #[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
@@ -41,7 +41,7 @@ pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
 }
 
 /// A mapping of the page cache: pages by their numbers. [`Mapping`](crate::Mapping) is its safe and
-/// typed face, with a backing.
+/// typed interface, with a backing.
 ///
 /// It is a number and may be copied; the mapping lives until [`destroy`](Self::destroy). Pages of
 /// it are [`RawPage`]s.
@@ -54,8 +54,8 @@ impl RawMapping {
     /// Creates a mapping without pages.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] where there is
-    /// no memory for it.
+    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] if there is no
+    /// memory for it.
     pub fn create(options: &MappingOptions) -> Result<Self, PageError> {
         let order = options.order.get();
         if order > 4 {
@@ -75,8 +75,8 @@ impl RawMapping {
         }
     }
 
-    /// Drops all pages, as [`truncate`](Self::truncate) does, and the mapping. Pages that are
-    /// pinned are freed when their last pin goes. Returns false where there is no such mapping.
+    /// Drops all pages, like [`truncate`](Self::truncate), and the mapping. Pinned pages are freed
+    /// with their last pin. Returns false if there is no such mapping.
     pub fn destroy(self) -> bool {
         process::giving_back(|| cache().destroy_mapping(self.id))
     }
@@ -87,7 +87,7 @@ impl RawMapping {
         inside(|cache| cache.pages_of(self.id))
     }
 
-    /// Pins the page at `index`, if it is there and up to date. O(depth of the index); takes no
+    /// Pins the page at `index`, if it is cached and up to date. O(depth of the index); takes no
     /// lock, never waits, and never allocates.
     #[inline(always)]
     #[must_use]
@@ -95,9 +95,9 @@ impl RawMapping {
         cache().get(self.id, index).map(RawPage)
     }
 
-    /// Pins the page at `index`, or makes a new one there, whose bytes are anything: its maker has
-    /// the exclusive latch, and ends that by [`RawPage::fill_done`] or
-    /// [`fill_failed`](RawPage::fill_failed). Waits where another task makes it.
+    /// Pins the page at `index`, or makes a new one there, whose bytes are undefined: its maker has
+    /// the exclusive latch, and ends the fill by [`RawPage::fill_done`] or
+    /// [`fill_failed`](RawPage::fill_failed). Waits while another task fills the page.
     ///
     /// # Errors
     /// [`PageError::Full`], or [`PageError::OutOfRange`] from index 2^52 on.
@@ -110,7 +110,7 @@ impl RawMapping {
         }
     }
 
-    /// Pins the page at `index`, if it is there; waits where another task fills it.
+    /// Pins the page at `index`, if it is cached; waits while another task fills it.
     ///
     /// # Errors
     /// The error of that fill.
@@ -123,24 +123,25 @@ impl RawMapping {
         inside(|cache| cache.is_cached(self.id, index))
     }
 
-    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns how
-    /// many.
+    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns
+    /// their number.
     pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
         collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
     }
 
-    /// The same of pages that are being written.
+    /// Like [`dirty_pages`](Self::dirty_pages), for pages that are being written.
     pub(crate) fn pages_in_writeback(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
         collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
     }
 
-    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
-    /// only a page that is there; else a new one, which counts as up to date at once, is not
-    /// latched, and whose private word is 0. One task at a time holds pages of a mapping;
-    /// as long as it holds one, only it truncates the mapping, and discards and moves its pages.
+    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort,
+    /// returns a cached page only; with one, also makes a new page, which counts as up to date at
+    /// once, is not latched, and has the private word 0. One task at a time holds pages of a
+    /// mapping; while it holds one, only it truncates the mapping, and discards and moves its
+    /// pages.
     ///
     /// # Errors
-    /// As [`get_or_alloc`](Self::get_or_alloc).
+    /// Same as [`get_or_alloc`](Self::get_or_alloc).
     pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, PageError> {
         let held = process::on_instance(0, || cache().hold(self.id, index, effort));
         match held {
@@ -149,7 +150,7 @@ impl RawMapping {
         }
     }
 
-    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is.
+    /// Like [`hold`](Self::hold), but takes no lock: may return `None` for a page that is cached.
     /// O(depth of the index).
     #[inline]
     #[must_use]
@@ -158,35 +159,35 @@ impl RawMapping {
     }
 
     /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
-    /// latches and for writeback. Pages that are pinned leave the mapping, and are freed when their
-    /// last pin goes. Returns the pages dropped.
+    /// latches and for writeback. Pinned pages leave the mapping, and are freed with their last
+    /// pin. Returns the number of dropped pages.
     pub fn truncate(self, from: u64) -> u64 {
         process::giving_back(|| cache().truncate(self.id, from))
     }
 
-    /// Drops pages of a range that nobody uses, and waits for nobody.
+    /// Drops pages of a range that no task uses; never waits.
     pub fn invalidate(self, range: Range<u64>, which: Invalidate) -> Invalidated {
         process::giving_back(|| cache().invalidate(self.id, range, which))
     }
 
-    /// Drops the page at an index, whatever it holds; returns whether there was one. Waits for its
-    /// latch and for writeback.
+    /// Drops the page at an index, dirty or not; returns whether there was one. Waits for its latch
+    /// and for writeback.
     pub fn discard(self, index: u64) -> bool {
         process::giving_back(|| cache().discard(self.id, index))
     }
 }
 
-/// Why there is no page at an index: no index is so high, or no memory is left.
+/// The reason why there is no page at an index: the index is too high, or no memory is left.
 #[cold]
 fn refusal(index: u64) -> PageError {
     if index >= INDEX_LIMIT {
-        // There is no backing, so nothing else ends before the numbers do.
+        // There is no backing, so only the numbers end.
         return PageError::OutOfRange { index, size: u64::MAX };
     }
     PageError::Full
 }
 
-/// Most pages of one look-up by tag.
+/// Most pages of one search by tag.
 const TOGETHER: usize = 64;
 
 fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {
@@ -207,7 +208,7 @@ impl From<ReadError> for PageError {
     }
 }
 
-/// The running task, as descriptors note it: threads have their control blocks pages apart.
+/// A number of the running task for descriptors: control blocks of threads are pages apart.
 fn writer() -> u32 {
     (task::current() >> 6) as u32
 }
@@ -217,7 +218,7 @@ fn writer() -> u32 {
 pub struct RawSlot {
     /// The page.
     pub page: RawPage,
-    /// True if it is new.
+    /// The page is new.
     pub is_new: bool,
 }
 
@@ -227,12 +228,12 @@ impl RawSlot {
     }
 }
 
-/// A cached page. It is a number and may be copied; whoever uses one has a pin of it.
+/// A cached page. It is a number and may be copied; each user of a page has a pin of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawPage(pub(crate) PageNo);
 
 impl RawPage {
-    /// The page whose memory begins at `address`; `None` where there is none.
+    /// The page whose memory begins at `address`; `None` if there is none.
     #[must_use]
     pub fn at(address: *const u8) -> Option<Self> {
         STACK.used_page_cache()?.page_at(address).map(Self)
@@ -244,14 +245,14 @@ impl RawPage {
         self.0.0
     }
 
-    /// The page with this number, if there is one and somebody pins it beside Quarry. O(1).
+    /// The page with this number, if there is one and it has a pin that is not Quarry's own. O(1).
     #[must_use]
     pub fn pinned(number: usize) -> Option<Self> {
         let page = PageNo(u32::try_from(number).ok()?);
         STACK.used_page_cache()?.is_pinned(page).then_some(Self(page))
     }
 
-    /// Returns whether somebody has the latch of the page: for writing if `is_exclusive`, else for
+    /// Returns whether a task has the latch of the page: for writing if `is_exclusive`, else for
     /// reading.
     #[must_use]
     pub fn is_latched(self, is_exclusive: bool) -> bool {
@@ -259,8 +260,8 @@ impl RawPage {
         if is_exclusive { state.has(State::EXCLUSIVE) } else { state.shared() > 0 }
     }
 
-    /// Returns whether [`latch`](Self::latch) of another thread has the page for writing. Of
-    /// readers nobody knows which threads they are.
+    /// Returns whether another thread has the page for writing by [`latch`](Self::latch). The
+    /// threads of readers are not recorded.
     #[must_use]
     pub fn is_latched_by_other(self) -> bool {
         cache().writer(self.0) != writer()
@@ -272,7 +273,7 @@ impl RawPage {
         cache().key(self.0).0 == mapping.id.number
     }
 
-    /// The first of its bytes, which stay there while the page is pinned.
+    /// Its first byte; the bytes stay there while the page is pinned.
     #[inline]
     #[must_use]
     pub fn address(self) -> NonNull<u8> {
@@ -305,12 +306,13 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks a page that the caller fills as read ahead, and maybe as the marker of its window.
+    /// Marks a page that the caller fills as read ahead, and as the marker of its window if
+    /// `is_marker`.
     pub(crate) fn mark_read_ahead(self, is_marker: bool) {
         cache().mark_read_ahead(self.0, is_marker);
     }
 
-    /// Takes the mark off; returns whether this task is the one that has.
+    /// Clears the mark; returns whether this task has cleared it.
     pub(crate) fn take_readahead_mark(self) -> bool {
         cache().take_readahead_mark(self.0)
     }
@@ -322,7 +324,7 @@ impl RawPage {
         cache().private(self.0)
     }
 
-    /// Changes its private word. Where the mapping names a cache for such words, it is 0 or the
+    /// Changes its private word. If the mapping names a cache for such words, the word is 0 or the
     /// address of an object of that cache, which is freed with the page.
     ///
     /// # Safety
@@ -342,20 +344,20 @@ impl RawPage {
         cache().pin_again(self.0);
     }
 
-    /// Gives a pin up; frees the page where that was the last one, and no mapping has it.
+    /// Gives up a pin; frees the page if this was the last pin, and no mapping has the page.
     ///
     /// # Safety
-    /// The pin is the caller's, who does not use it any more.
+    /// The pin belongs to the caller, which does not use it any more.
     #[inline]
     pub unsafe fn unpin(self) {
         cache().unpin(self.0);
     }
 
-    /// Takes the latch of the page: for writing if it `is_exclusive`, else for reading. Returns
-    /// whether it has it: always, where it `waits`.
+    /// Takes the latch of the page: for writing if `is_exclusive`, else for reading. Returns
+    /// whether it has the latch, which is always true if it `waits`.
     ///
     /// # Safety
-    /// The caller pins the page, and has no latch of it where it waits.
+    /// The caller pins the page, and has no latch of it if it waits.
     #[must_use]
     pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
         waiting(|cache| {
@@ -378,10 +380,10 @@ impl RawPage {
         })
     }
 
-    /// Gives the latch up.
+    /// Gives up the latch.
     ///
     /// # Safety
-    /// The caller has it so.
+    /// The caller has the latch in this way.
     pub unsafe fn unlatch(self, is_exclusive: bool) {
         waiting(|cache| match is_exclusive {
             true => {
@@ -392,7 +394,7 @@ impl RawPage {
         });
     }
 
-    /// Ends the fill of a new page: it is up to date. The caller keeps its pin.
+    /// Ends the fill of a new page: the page is up to date. The caller keeps its pin.
     ///
     /// # Safety
     /// The caller has made the page, and its bytes are initialised.
@@ -400,20 +402,20 @@ impl RawPage {
         inside(|cache| cache.fill_done(self.0));
     }
 
-    /// Ends the fill of a new page that failed with `errno`: it leaves its mapping, those who wait
-    /// for it get the error, and the caller's pin ends.
+    /// Ends the fill of a new page that failed with `errno`: the page leaves its mapping, tasks
+    /// that wait for it get the error, and the caller's pin ends.
     ///
     /// # Safety
-    /// The caller has made the page, and uses it no more.
+    /// The caller has made the page, and does not use it any more.
     pub unsafe fn fill_failed(self, errno: i32) {
         process::giving_back(|| cache().fill_failed(self.0, errno));
     }
 
-    /// Ends the holding of the page; with `discard` it leaves the mapping as well.
+    /// Ends the holding of the page; with `discard`, the page leaves the mapping as well.
     ///
     /// # Safety
-    /// The caller holds the page, and uses it no more; since then no other task has truncated the
-    /// mapping, or discarded or moved a page of it.
+    /// The caller holds the page, and does not use it any more; since it began to hold it, no other
+    /// task has truncated the mapping, or discarded or moved a page of it.
     #[inline]
     pub unsafe fn unhold(self, discard: bool) {
         if discard {
@@ -439,7 +441,7 @@ impl RawPage {
     /// Gives the page another index, and discards the page that was there.
     ///
     /// # Errors
-    /// Where it keeps its index.
+    /// The reason why the page keeps its index.
     ///
     /// # Safety
     /// The caller pins the page.

@@ -1,6 +1,6 @@
-//! A file behind a mapping: positioned reads and writes.
+//! A file as the backing of a mapping: positioned reads and writes.
 
-use crate::backing::{Access, Backing, OsError, ReadOnly, ReadWrite};
+use super::backing::{Access, Backing, OsError, ReadOnly, ReadWrite};
 use core::ffi::CStr;
 use core::fmt;
 use core::marker::PhantomData;
@@ -19,15 +19,15 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// # Ok::<(), quarry::PageError>(())
 /// ```
 ///
-/// Its size is asked for when it is opened, again where a read ends early, and before a page is
-/// refused because it begins behind the end: so a file that somebody else has made longer is read
-/// to its new end. A page that is cached keeps its bytes meanwhile, also the one that the end lay
-/// in, whose rest is zero: drop it before it is changed. A page that the end
-/// of the file lies in is written up to the end and no further; a page behind the end makes the
-/// file longer by the whole page. [`set_size`](FileBacking::set_size) moves the end.
+/// It asks the system for the file's size when the file is opened, after a read that ends early,
+/// and before it refuses a page that begins after the end. So a file that another process has made
+/// longer is read to its new end. Cached pages keep their bytes, also the page that contained the
+/// old end, whose rest is zero: drop it before you change it. A page that contains the end of the
+/// file is written up to the end only; a page after the end extends the file by the whole page.
+/// [`set_size`](FileBacking::set_size) moves the end.
 ///
 /// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. Only the size
-/// of a file that is written so has to be a multiple of the block size of its device.
+/// of a file that is written this way must be a multiple of the block size of its device.
 pub struct FileBacking<A: Access = ReadOnly> {
     file: FileDescriptor,
     size: AtomicU64,
@@ -38,7 +38,7 @@ impl FileBacking<ReadOnly> {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system.
     pub fn open(path: &CStr) -> Result<Self, OsError> {
         Self::open_with(path, OpenOptions::default())
     }
@@ -46,34 +46,34 @@ impl FileBacking<ReadOnly> {
     /// Opens a file for reading past the page cache of the kernel (`O_DIRECT`).
     ///
     /// # Errors
-    /// The refusal of the system: `EINVAL` where the file system has no such reads.
+    /// The error of the system: `EINVAL` if the file system has no such reads.
     pub fn open_direct(path: &CStr) -> Result<Self, OsError> {
         Self::open_with(path, OpenOptions { direct: true, ..OpenOptions::default() })
     }
 }
 
 impl FileBacking<ReadWrite> {
-    /// Opens a file for reading and writing; makes it where there is none.
+    /// Opens a file for reading and writing; creates it if there is none.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system.
     pub fn open_writable(path: &CStr) -> Result<Self, OsError> {
         Self::open_with(path, OpenOptions { write: true, create: true, direct: false })
     }
 
-    /// The same, past the page cache of the kernel (`O_DIRECT`).
+    /// Like [`open_writable`](Self::open_writable), past the page cache of the kernel (`O_DIRECT`).
     ///
     /// # Errors
-    /// The refusal of the system: `EINVAL` where the file system has no such transfers.
+    /// The error of the system: `EINVAL` if the file system has no such transfers.
     pub fn open_writable_direct(path: &CStr) -> Result<Self, OsError> {
         Self::open_with(path, OpenOptions { write: true, create: true, direct: true })
     }
 
-    /// Moves the end of the file. Pages behind it stay cached; the mapping's `truncate` drops them,
-    /// and comes first.
+    /// Moves the end of the file. Pages after the new end stay cached, so call the mapping's
+    /// `truncate` first, which drops them.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system.
     pub fn set_size(&self, bytes: u64) -> Result<(), OsError> {
         let _errno = KeepErrno::new();
         self.file.set_size(bytes)?;
@@ -94,13 +94,13 @@ impl<A: Access> FileBacking<A> {
         Ok(Self { file, size, access: PhantomData })
     }
 
-    /// Takes a descriptor over, and closes it when it goes.
+    /// Takes over a descriptor, and closes it when this is dropped.
     ///
     /// # Errors
-    /// Where it is none of a file; it is closed then.
+    /// If it is not the descriptor of a file; then it is closed.
     ///
     /// # Safety
-    /// The descriptor is open, and nobody else closes it.
+    /// The descriptor is open, and no other code closes it.
     pub unsafe fn from_owned(descriptor: i32) -> Result<Self, OsError> {
         // SAFETY: the caller's promise is passed on.
         Self::over(unsafe { FileDescriptor::owned(descriptor) })
@@ -109,7 +109,7 @@ impl<A: Access> FileBacking<A> {
     /// Uses a descriptor that its owner closes.
     ///
     /// # Errors
-    /// Where it is none of a file.
+    /// If it is not the descriptor of a file.
     ///
     /// # Safety
     /// The descriptor stays open as long as this lives.
@@ -124,8 +124,8 @@ impl<A: Access> FileBacking<A> {
         self.file.number()
     }
 
-    /// Asks the system for the size. Where it was changed from here meanwhile, the answer may be
-    /// older than that, and it is asked again.
+    /// Asks the system for the size, and asks again if another task changed the known size during
+    /// the call, because the answer may be older than this change.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {
@@ -137,7 +137,7 @@ impl<A: Access> FileBacking<A> {
         }
     }
 
-    /// What a read has found. One that ends early may have met a new end of the file.
+    /// The result of a read. A read that ends early may have met a new end of the file.
     fn found(&self, moved: Transfer, asked: usize) -> Result<usize, OsError> {
         match moved {
             Transfer { bytes: 0, error: Some(error) } => Err(error),
@@ -187,7 +187,7 @@ impl<A: Access> Backing for FileBacking<A> {
                     Some(_) => moved,
                     None => {
                         let cut = self.file.write_at(&[&last[..within]], begin);
-                        // What lies behind the end is nobody's: it counts as written.
+                        // Bytes after the end belong to no file: they count as written.
                         let rest = if cut.error.is_none() { last.len() } else { cut.bytes };
                         Transfer { bytes: moved.bytes + rest, error: cut.error }
                     }

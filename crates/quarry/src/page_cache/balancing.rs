@@ -1,0 +1,247 @@
+//! Balances of the budget: when they run, and requests that wait for them.
+//!
+//! A request that leaves less than the low mark rings the bell, once until the balance begins. A
+//! balance that has ended below the high mark is tried again after 100 ms, or when the limit
+//! changes, so that the thread does not spin while all memory is in use (kswapd sleeps after 16
+//! failures, Linux 6.x).
+
+use super::writers;
+use crate::background::{self, has_thread, ring};
+use crate::balancer::{Balancer, Wait};
+use crate::gate;
+use crate::instance::{STACK, is_ready};
+use quarry_cache::{CachingStack, Goal, PageCaching, ReclaimCaller};
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::zone::Mark;
+use quarry_sys::clock::{coarse_ns, monotonic_ns};
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+    futex,
+};
+
+/// Time from a failed balance to the next: 100 ms.
+const RETRY_NS: u64 = 100_000_000;
+/// Longest time that a request waits for balances,
+const REQUEST_WAIT_NS: u64 = 20_000_000;
+/// longest time if the dirty pages, once written, would be enough for the request,
+const DIRTY_WAIT_NS: u64 = 200_000_000;
+/// and time during which later requests do not wait after a wait in vain.
+const REQUEST_INTERVAL_NS: u64 = 200_000_000;
+
+/// A balance is wanted, and has not begun.
+static WANTED: AtomicBool = AtomicBool::new(false);
+/// Time from which a failed balance may be tried again, on the coarse clock.
+static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// Number of balances that have ended.
+static PROGRESS: AtomicU32 = AtomicU32::new(0);
+/// Time from which a request may wait again, on the coarse clock.
+static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
+/// A task has found more dirty pages than the background leaves.
+static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
+/// Frames that a request waits for, 0 for none: the largest, or the latest.
+static AWAITED: AtomicU32 = AtomicU32::new(0);
+
+/// Returns whether the budget is below its low mark, or has no room for what a request waits for,
+/// and something is there to reclaim from. O(1); one load in a program that has neither a page
+/// cache nor a shrinker.
+#[inline]
+fn is_due() -> bool {
+    let budget = STACK.pages().zones().budget();
+    budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
+}
+
+/// The high mark, plus the frames that a request waits for.
+fn goal() -> Goal {
+    let budget = STACK.pages().zones().budget();
+    match AWAITED.load(Relaxed) {
+        0 => Goal::HighMark,
+        awaited => Goal::Used((budget.limit() - budget.marks().high).saturating_sub(awaited)),
+    }
+}
+
+/// Has the budget balanced by the thread, if there is one.
+#[cold]
+fn want() {
+    if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
+        ring();
+    }
+}
+
+/// Like [`want`], but at once, because the limit has changed.
+pub(super) fn want_now() {
+    RETRY_AT_NS.store(0, Relaxed);
+    want();
+}
+
+/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
+/// due. O(1).
+#[inline]
+pub(super) fn want_if_due() {
+    if is_due() {
+        want();
+    }
+}
+
+/// Called by the thread: balances the budget if this is due.
+fn balance_if_due() {
+    if !is_ready() || !WANTED.load(Acquire) && !is_due() {
+        return;
+    }
+    let now = coarse_ns();
+    if now < RETRY_AT_NS.load(Relaxed) {
+        return;
+    }
+    WANTED.store(false, Relaxed);
+    let done = quarry_cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
+    if done.missing > 0 {
+        RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
+    }
+    PROGRESS.fetch_add(1, AcqRel);
+    futex::wake_all(&PROGRESS);
+}
+
+/// Waits until another balance has ended, for at most `ns` nanoseconds.
+pub(super) fn wait_for_progress(ns: u64) {
+    let seen = PROGRESS.load(Acquire);
+    want();
+    futex::wait_at_most(&PROGRESS, seen, ns);
+}
+
+/// A request that has found no memory, and waits because the thread may free what the request may
+/// not: by functions of the program, and by writing dirty pages.
+pub(crate) struct BalanceWait {
+    frames: usize,
+    waited_ns: u64,
+}
+
+impl Wait for BalanceWait {
+    fn new(size: usize) -> Self {
+        Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
+    }
+
+    /// Waits until another balance has ended; returns whether the request should try again. Of many
+    /// requests that fail in a row, only some wait.
+    #[inline(never)]
+    #[cold]
+    fn has_balanced(&mut self) -> bool {
+        let budget = STACK.pages().zones().budget();
+        if !budget.has_reserve() || !has_thread() || budget.reclaimers().is_in() {
+            return false;
+        }
+        let start = monotonic_ns();
+        let most = if writers::dirty() >= self.frames { DIRTY_WAIT_NS } else { REQUEST_WAIT_NS };
+        if self.frames >= budget.limit() as usize
+            || self.waited_ns == 0 && coarse_ns() < NEXT_WAIT_NS.load(Relaxed)
+        {
+            return false;
+        }
+        if self.waited_ns >= most {
+            NEXT_WAIT_NS.store(coarse_ns() + REQUEST_INTERVAL_NS, Relaxed);
+            return false;
+        }
+        RETRY_AT_NS.store(0, Relaxed);
+        AWAITED.fetch_max(self.frames as u32, Relaxed);
+        wait_for_progress(most - self.waited_ns);
+        // Without a clock the request waits once.
+        let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
+        self.waited_ns += waited.max(1);
+        true
+    }
+}
+
+impl Drop for BalanceWait {
+    fn drop(&mut self) {
+        if self.waited_ns > 0 {
+            AWAITED.store(0, Relaxed);
+        }
+    }
+}
+
+/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
+/// the program. Returns the bytes.
+pub(super) fn reclaim(bytes: usize) -> usize {
+    if !is_ready() {
+        return 0;
+    }
+    let _errno = KeepErrno::new();
+    let used = || STACK.pages().zones().budget().used();
+    let before = used();
+    let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
+    let goal = Goal::Used(before.saturating_sub(frames));
+    quarry_cache::balance(&STACK, ReclaimCaller::Explicit, goal, gate::enter);
+    before.saturating_sub(used()) as usize * FRAME_BYTES
+}
+
+/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
+/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
+#[cold]
+pub(super) fn wake_for_writeback() -> bool {
+    background::start_for_callbacks();
+    let is_there = background::is_at_work();
+    if is_there && !WRITES_WISHED.swap(true, AcqRel) {
+        ring();
+    }
+    is_there
+}
+
+/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
+/// backings are the program's, and may take their time.
+fn write_dirty_pages() {
+    writers::write_some(writers::TURN_PAGES, |_| {
+        balance_if_due();
+        !writers::is_due() && !is_due()
+    });
+}
+
+impl Balancer for PageCaching {
+    type Wait = BalanceWait;
+
+    #[inline]
+    fn is_due() -> bool {
+        is_due()
+    }
+
+    fn want() {
+        want();
+    }
+
+    fn want_now() {
+        want_now();
+    }
+
+    fn work() {
+        balance_if_due();
+        if WRITES_WISHED.swap(false, AcqRel) || is_due() {
+            write_dirty_pages();
+        }
+    }
+
+    fn reclaim_pages() {
+        quarry_cache::reclaim_pages(&STACK);
+    }
+
+    fn is_used() -> bool {
+        STACK.used_page_cache().is_some()
+    }
+
+    fn visit_process_locks(visit: &mut Visit<'_>) {
+        writers::visit_locks(visit);
+    }
+
+    fn forget_work() {
+        // A page that is not written is not copied.
+        if WANTED.load(Relaxed) {
+            WANTED.store(false, Relaxed);
+        }
+        if AWAITED.load(Relaxed) != 0 {
+            AWAITED.store(0, Relaxed);
+        }
+    }
+
+    fn forget_threads() {
+        writers::forget_uses();
+    }
+}

@@ -1,0 +1,34 @@
+//! The page cache of the process, and the budget that it shares with the heap.
+//!
+//! Files use only those before them:
+//!
+//! ```text
+//! writers -> balancing
+//! backing, registration -> budget, raw_mapping, file_backing
+//! mapping_core -> page, fill, writeback -> file_mapping -> cache
+//! ```
+
+mod backing;
+mod balancing;
+mod budget;
+mod cache;
+mod file_backing;
+mod file_mapping;
+mod fill;
+mod mapping_core;
+mod page;
+mod raw_mapping;
+mod registration;
+mod writeback;
+mod writers;
+
+pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
+pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
+pub use cache::{MappingBuilder, PageCache, PageCacheStats};
+pub use file_backing::FileBacking;
+pub use file_mapping::{Flusher, Mapping};
+pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
+pub use raw_mapping::{
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
+};
+pub use registration::{BudgetError, Registration};

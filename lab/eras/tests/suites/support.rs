@@ -1,0 +1,36 @@
+//! What the suites share with those of the product.
+
+#[path = "../../../../crates/mm/tests/suites/support/aborting.rs"]
+pub(crate) mod aborting;
+#[path = "../../../../crates/mm/tests/suites/support/bed.rs"]
+#[expect(dead_code, reason = "these suites need less of it than the product's")]
+mod bed;
+#[path = "../../../../crates/mm/tests/suites/support/direct.rs"]
+mod direct;
+#[path = "../../../../crates/mm/tests/suites/support/idle.rs"]
+pub(crate) mod idle;
+#[path = "../../../../crates/mm/tests/suites/support/known.rs"]
+pub(crate) mod known;
+#[path = "../../../../crates/mm/tests/suites/support/locks.rs"]
+pub(crate) mod locks;
+#[path = "../../../../crates/mm/tests/suites/support/oracle.rs"]
+mod oracle;
+#[path = "../../../../crates/mm/tests/suites/support/pattern.rs"]
+pub(crate) mod pattern;
+#[path = "../../../../crates/mm/tests/suites/support/random.rs"]
+mod random;
+#[path = "../../../../crates/mm/tests/suites/support/seed.rs"]
+pub(crate) mod seed;
+#[path = "../../../../crates/mm/tests/suites/support/system.rs"]
+mod system;
+#[path = "../../../../crates/mm/tests/suites/support/turns.rs"]
+pub(crate) mod turns;
+#[path = "../../../../crates/mm/tests/suites/support/unregister.rs"]
+mod unregister;
+
+pub(crate) use bed::{Bed, VirtualConfig, on_cpu, small};
+pub(crate) use direct::Direct;
+pub(crate) use oracle::Oracle;
+pub(crate) use random::check;
+pub(crate) use system::{Backing, TestOs};
+pub(crate) use unregister::unregister;
