@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of sys, mm, cache and watch, over the fake operating system and locked slots, under the
-# strictest checker that this machine has, and says which one it is.
+# Runs the tests of sys, mm, cache, watch and eras, over the fake operating system and locked slots,
+# under the strictest checker that this machine has, and says which one it is.
 #
 #   miri       where its component is installed
 #   address    AddressSanitizer of the nightly toolchain
@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')
 out=${CARGO_TARGET_DIR:-$PWD/target}
-packages=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch)
+packages=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-eras)
 export PROPTEST_CASES=${PROPTEST_CASES:-16}
 
 if cargo +nightly miri --version > /dev/null 2>&1; then

@@ -13,6 +13,6 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/model"
 export CARGO_PROFILE_DEV_OPT_LEVEL=$((${QUARRY_MODEL_RUNS:-2} == 1 ? 1 : 2))
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
-cargo test -p quarry-sys -p quarry-mm --test 'model*' -- "$@"
+cargo test -p quarry-sys -p quarry-mm -p quarry-eras --test 'model*' -- "$@"
 # Models of what callers of these crates do not see.
-cargo test -p quarry-mm -p quarry-cache --lib -- "${@:-model}"
+cargo test -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"

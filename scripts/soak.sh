@@ -28,7 +28,7 @@ while ((SECONDS < end)); do
     say "round $rounds: property tests"
     PROPTEST_CASES=${PROPTEST_CASES:-5000} QUARRY_TEST_ROUNDS=${QUARRY_TEST_ROUNDS:-20} \
         CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$target/soak \
-        cargo test -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch
+        cargo test -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-eras
     say "round $rounds: model checker"
     QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-50000} scripts/model.sh
     say "round $rounds: real programs"

@@ -10,6 +10,7 @@ const LOCKED: &[&str] = &[
     "crates/mm/src/",
     "crates/cache/src/",
     "crates/watch/src/",
+    "lab/eras/src/",
     "crates/quarry/src/",
 ];
 
