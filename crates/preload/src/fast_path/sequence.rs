@@ -1,6 +1,6 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_core::stack::Halves),
+//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_mm::stack::Halves),
 //! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
 //! `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
 //! second, because it folds no atomic load into its use and must carry a sequence's result past its
