@@ -1,5 +1,5 @@
-//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and
-//! `cache_api.rs`: its readers see the documentation here.
+//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and those
+//! that only `libquarry-full.so` has: its readers see the documentation here.
 
 use core::ffi::{c_char, c_int};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};

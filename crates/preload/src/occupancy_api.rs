@@ -1,6 +1,6 @@
-//! Questions of a program about its objects: whether moving one elsewhere would make memory free,
-//! and whether all of them are in order. `quarry.h` is made from this file too: documentation that
-//! stands here is read there.
+//! Questions of a program about its objects: whether moving one elsewhere would free memory, and
+//! whether all of them are in order. `quarry.h` is made from this file too: its readers see the
+//! documentation here.
 
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
@@ -9,9 +9,9 @@ use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::report::warn;
 
-/// Checks every invariant of the heap: returns 0 where all hold; else prints the broken one as a
-/// line on standard error and returns -1. Takes milliseconds per gigabyte. Nobody else may use the
-/// heap meanwhile: no other thread of the program, and no thread of Quarry's own, which
+/// Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken one as a
+/// line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may use
+/// the heap during the call: neither a thread of the program, nor the thread of Quarry, which
 /// QUARRY_BACKGROUND=0 forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
@@ -25,36 +25,37 @@ pub extern "C" fn quarry_validate() -> c_int {
     }
 }
 
-/// How full the slab of an object is, beside all slabs for objects of its size. Objects that CPUs
-/// hold ready count as in use.
+/// How full the slab of an object is, and all slabs for objects of its size. Objects that CPUs hold
+/// ready count as in use.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryOccupancy {
-    /// Objects of its slab that are in use, itself among them.
+    /// Objects in use in its slab, including itself.
     live: c_uint,
     /// Objects of its slab.
     total: c_uint,
-    /// 1 where it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense
-    /// would take from another one. A program that moves such objects comes to an end, with few
+    /// 1 if it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense would
+    /// take from another one. A program that moves such objects is done after some time, with few
     /// slabs.
     is_sparse: c_uint,
-    /// 1 where no other object in use lies on one of its pages, which can go back without it.
+    /// 1 if no other object in use lies on one of its pages, which can go back without it.
     frees_page: c_uint,
     /// Slabs for objects of this size.
     slabs: usize,
-    /// Of these, those that have objects in use and free ones.
+    /// The slabs among these that have objects in use and free ones.
     partial_slabs: usize,
-    /// Objects in use of those.
+    /// Objects in use in those slabs.
     partial_live: usize,
 }
 
-/// Says of each of `count` pointers how full its slab is. All figures are 0 for what is no object
-/// in use of a slab: NULL, requests above 32 KiB, what is not Quarry's or was freed into its slab;
-/// for all under a slab policy that cannot tell (`slub`, `slab`, `slqb`), while checks look at
-/// every free (QUARRY_DEBUG, QUARRY_HARDEN), and where QUARRY_DISABLE=1. O(1) each.
+/// Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
+/// is an object in use of a slab: for NULL, requests above 32 KiB, memory that is not Quarry's or
+/// was freed into its slab; for all pointers under a slab policy that cannot tell (`slub`, `slab`,
+/// `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), or if QUARRY_DISABLE=1.
+/// O(1) each.
 ///
 /// # Safety
-/// `pointers` are so many, and `out` has room for so many answers.
+/// `pointers` has `count` pointers, and `out` has room for `count` answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_occupancy(
     pointers: *const *mut c_void,
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn quarry_occupancy(
 ) {
     let _errno = KeepErrno::new();
     for number in 0..count {
-        // SAFETY: there are so many (caller's promise).
+        // SAFETY: there are `count` pointers (caller's promise).
         let pointer = unsafe { *pointers.add(number) };
         let told = process::occupancy(pointer.cast()).unwrap_or_default();
         let occupancy = QuarryOccupancy {
@@ -75,14 +76,14 @@ pub unsafe extern "C" fn quarry_occupancy(
             partial_slabs: told.partial_slabs as usize,
             partial_live: told.partial_live as usize,
         };
-        // SAFETY: there is room for so many (caller's promise).
+        // SAFETY: there is room for `count` answers (caller's promise).
         unsafe { out.add(number).write(occupancy) };
     }
 }
 
-/// As malloc, for an object that moves out of a sparse slab: from the fullest slab that has a free
-/// object, past those that CPUs hold, among which is what was freed last. Whether
-/// quarry_free_dense or free gives it back is the same.
+/// Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
+/// free object, not from the objects that CPUs hold, which include those freed last. Both
+/// quarry_free_dense and free may free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
     match process::alloc_dense(size, MIN_ALIGN) {
@@ -91,11 +92,11 @@ pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
     }
 }
 
-/// As free, for an object that has moved: gives it to its slab at once, so that this can become
-/// empty.
+/// Like free, for an object that has moved: gives it to its slab at once, so that the slab can
+/// become empty.
 ///
 /// # Safety
-/// As free.
+/// Same as free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_free_dense(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on; what is freed here is not freed again.

@@ -27,7 +27,7 @@
 //! stay where they are.
 //!
 //! The same thread balances the budget: a request that leaves less than the low mark wakes it, and
-//! it asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
+//! it asks cached pages and the program's shrinkers for memory (see `Balancer`). A program that
 //! registers a shrinker starts it.
 //!
 //! The thread must not keep a process alive, or hold rights that the program has given up: at each
@@ -79,7 +79,7 @@ const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 /// Number of requests to empty the slots of all CPUs, and the last one that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
-/// When a request may wait for that again, on the coarse clock.
+/// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The looks of freeing threads, if there is no background thread.
@@ -115,8 +115,8 @@ pub(crate) fn forget_thread() {
     Cache::forget_work();
 }
 
-/// Starts the thread, where one may be started, because something has been registered that only the
-/// thread may call. Not inside of `malloc` or `free`.
+/// Starts the thread, if it is allowed, for callbacks that only the thread may call. Not for
+/// callers inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
     if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
@@ -124,7 +124,7 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
-/// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
+/// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread if
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
@@ -267,7 +267,7 @@ fn wish(wait_ms: i64) -> bool {
     }
 }
 
-/// The thread's work.
+/// The entry point of the thread.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::begin();
     run()
@@ -345,7 +345,8 @@ fn attend(milliseconds: i64) {
         futex::wake_all(&FULFILLED);
     }
     Cache::work();
-    // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
+    // Requests from before the bell was read are fulfilled; if it has rung since, this does not
+    // wait.
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
     let inside = gate::enter();

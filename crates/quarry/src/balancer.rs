@@ -1,5 +1,5 @@
-//! The work of the process for the cache of its stack, as functions of the cache's type, which do
-//! nothing for `()`.
+//! The work of the process for the cache of its stack, as functions of the cache's type; for `()`
+//! they do nothing.
 
 use crate::instance::ProcessConfig;
 use quarry_mm::stack::StackConfig;
@@ -11,7 +11,7 @@ pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 /// The balance of the budget between the heap and a cache. Each function has a body for a cache
 /// that holds nothing.
 pub(crate) trait Balancer {
-    /// See there.
+    /// The wait of a request for memory.
     type Wait: Wait;
 
     /// Returns whether a balance is due. O(1).
@@ -20,17 +20,17 @@ pub(crate) trait Balancer {
         false
     }
 
-    /// Lets the background thread balance the budget, if there is one.
+    /// Requests a balance from the background thread, if there is one.
     fn want() {}
 
-    /// The same at once, because the limit has changed.
+    /// Like [`want`](Self::want), but at once, because the limit has changed.
     fn want_now() {}
 
-    /// Balances the budget and writes dirty pages, as far as either is due. Only the background
-    /// thread calls this, outside the gate: functions of the program run.
+    /// Balances the budget and writes dirty pages, if either is due. Only the background thread
+    /// calls this, outside the gate, because it runs functions of the program.
     fn work() {}
 
-    /// Frees cached pages without a function of the program.
+    /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
 
     /// Returns whether the cache has been used. O(1).
@@ -41,21 +41,21 @@ pub(crate) trait Balancer {
     /// Visits the locks that the process has for the cache.
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: forgets the work of the parent's thread.
+    /// In the child of a fork: drops the work of the parent's thread.
     fn forget_work() {}
 
-    /// In the child of a fork, after the locks of the parent's threads were let go.
+    /// In the child of a fork, after the locks of the parent's threads were released.
     fn forget_threads() {}
 }
 
-/// A request that has found no memory, and waits where the background thread may free what the
+/// A request that has found no memory, and waits because the background thread may free what the
 /// request may not: by functions of the program, and by writing dirty pages.
 pub(crate) trait Wait {
     /// For a request of `size` bytes, which has not waited yet.
     fn new(size: usize) -> Self;
 
-    /// Waits until another balance has ended; returns whether the request is worth another try. Not
-    /// for each of many that fail in a row.
+    /// Waits until another balance has ended; returns whether the request should try again. Of many
+    /// requests that fail in a row, only some wait.
     fn has_balanced(&mut self) -> bool;
 }
 

@@ -20,7 +20,7 @@ static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 /// Number of forks between this process and the one that was started.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A number that this process shares with no parent and no child of it.
+/// A number that differs from those of all parents and children of this process.
 #[cfg(feature = "page-cache")]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)

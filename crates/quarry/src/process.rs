@@ -313,7 +313,7 @@ pub fn trim() -> usize {
     own_stack::run(|| STACK.trim())
 }
 
-/// As [`Stack::stats`]; `None` where the instance has not been built.
+/// Same as [`Stack::stats`]; `None` if the instance has not been built.
 #[must_use]
 pub fn stats() -> Option<StackStats> {
     if !is_ready() {

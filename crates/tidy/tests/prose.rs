@@ -20,12 +20,12 @@ const fn phrase(forms: &'static [&'static str], better: &'static str, most: usiz
 }
 
 const PHRASES: [Phrase; 7] = [
-    phrase(&["nobody", "somebody"], "no task, another process, a reader", 120),
+    phrase(&["nobody", "somebody"], "no task, another process, a reader", 119),
     phrase(&["whoever"], "the task that", 15),
     phrase(&["behind"], "after or beyond, where it means that", 126),
     phrase(&["to be had"], "available", 0),
     phrase(&["in the place of"], "in place of, instead of", 2),
-    phrase(&["says so", "says of", "says that", "say so"], "returns, reports or shows", 26),
+    phrase(&["says so", "says of", "says that", "say so"], "returns, reports or shows", 25),
     Phrase { fine_after: "there ", ..phrase(&["is none", "are none"], "is not one", 1) },
 ];
 

@@ -3,9 +3,8 @@
 //! A stack names them as its `Watch`: [`HeapProfile`], [`Checks`], a pair of any two, or `()`. They
 //! use the face of the stack, which knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
-//! Order of the files, each using only those before it: `backtrace`, `checks`, `profile`;
-//! `checker`; `findings`; `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`;
-//! `checking`, `profiling`.
+//! Files, each using only those before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
+//! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 
 mod backtrace;

@@ -39,14 +39,14 @@ static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
-/// A task has found more dirty pages than the background leaves.
+/// A task has found more dirty pages than the background should leave.
 static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
-/// Frames that a request waits for, 0 for none: the largest, or the latest.
+/// Frames that requests wait for, 0 for none: the largest request, or the latest.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether the budget is below its low mark, or has no room for what a request waits for,
-/// and something is there to reclaim from. O(1); one load in a program that has neither a page
-/// cache nor a shrinker.
+/// Returns whether the budget is below its low mark, or has no room for a request that waits, and
+/// there is something to reclaim from. O(1); one load in a program that has neither a page cache
+/// nor a shrinker.
 #[inline]
 fn is_due() -> bool {
     let budget = STACK.pages().zones().budget();
@@ -62,7 +62,7 @@ fn goal() -> Goal {
     }
 }
 
-/// Has the budget balanced by the thread, if there is one.
+/// Requests a balance from the thread, if there is one.
 #[cold]
 fn want() {
     if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
@@ -76,8 +76,8 @@ pub(super) fn want_now() {
     want();
 }
 
-/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
-/// due. O(1).
+/// Called after the page cache has grown, with no lock held: requests a balance of the budget if it
+/// is due. O(1).
 #[inline]
 pub(super) fn want_if_due() {
     if is_due() {
@@ -110,8 +110,7 @@ pub(super) fn wait_for_progress(ns: u64) {
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// A request that has found no memory, and waits because the thread may free what the request may
-/// not: by functions of the program, and by writing dirty pages.
+/// See [`Wait`].
 pub(crate) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
@@ -122,8 +121,6 @@ impl Wait for BalanceWait {
         Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
 
-    /// Waits until another balance has ended; returns whether the request should try again. Of many
-    /// requests that fail in a row, only some wait.
     #[inline(never)]
     #[cold]
     fn has_balanced(&mut self) -> bool {
@@ -160,8 +157,8 @@ impl Drop for BalanceWait {
     }
 }
 
-/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
-/// the program. Returns the bytes.
+/// Reclaims until `bytes` fewer are in use, or nothing more can be freed; calls the shrinkers of
+/// the program. Returns the number of freed bytes.
 pub(super) fn reclaim(bytes: usize) -> usize {
     if !is_ready() {
         return 0;
@@ -175,8 +172,9 @@ pub(super) fn reclaim(bytes: usize) -> usize {
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 
-/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
-/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
+/// Requests that the background writes dirty pages; returns whether there is a thread for it.
+/// Starts the thread: a program with dirty pages expects more than `malloc`. The caller has no
+/// lock.
 #[cold]
 pub(super) fn wake_for_writeback() -> bool {
     background::start_for_callbacks();
@@ -187,7 +185,7 @@ pub(super) fn wake_for_writeback() -> bool {
     is_there
 }
 
-/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
+/// Writes until dirty memory is within its limit and memory is not short. Runs outside of the gate:
 /// backings are the program's, and may take their time.
 fn write_dirty_pages() {
     writers::write_some(writers::TURN_PAGES, |_| {

@@ -12,7 +12,7 @@ use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
 
 static NAME: FileName = FileName::new();
-/// True once the name is there: a profile is wanted.
+/// True once `NAME` is set: a profile is wanted.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -26,7 +26,7 @@ pub(crate) fn prepare(name: &str, value: &str) {
     if matches!(value, "" | "0") {
         return;
     }
-    // SAFETY: one thread reads the settings, and none reads before IS_NAMED is set.
+    // SAFETY: one thread reads the settings, and no thread reads the name before IS_NAMED is set.
     match unsafe { NAME.set(value) } {
         Ok(()) => IS_NAMED.store(true, Ordering::Release),
         Err(bad) => warn(format_args!("no heap profile: QUARRY_PROFILE={value}: {bad}")),
@@ -84,8 +84,8 @@ impl Drop for File {
     }
 }
 
-/// Opens the file of this name. Another user may have put something else there: nothing but a
-/// regular file is written.
+/// Opens the file of this name. Another user may have put something else there, so only a regular
+/// file is accepted.
 fn open(path: &CStr) -> Result<File, ProfileError> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;

@@ -227,7 +227,7 @@ pub(super) struct Chain {
 
 // SAFETY: only the task that has the chain uses its nodes.
 unsafe impl Send for Chain {}
-// SAFETY: zero bytes are no ends and the length 0.
+// SAFETY: zero bytes are no ends, and the length 0.
 unsafe impl quarry_mm::frame::FreshZero for Chain {}
 
 impl Chain {
