@@ -1,4 +1,4 @@
-//! What only one policy does, and bugs that are planted, which have to be found out.
+//! Models of single policies, and planted bugs, which have to be found out.
 
 use crate::exploring::is_found_out;
 use crate::policies::{Play, draining, size_for, trading};

@@ -34,7 +34,7 @@ fn record<C: StackConfig>(bed: &Bed<C>) -> Vec<u8> {
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What the record of a stack with these options must say.
+/// Checks the record of a stack with these options.
 pub(crate) fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(
     options: &StackOptions<P>,
 ) {

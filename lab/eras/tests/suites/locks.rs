@@ -1,4 +1,4 @@
-//! Every lock of a policy is named once, is free while nobody works, and counts.
+//! Every lock of a policy is visited once, and counts.
 
 use crate::support::locks::{NODES, OF_ALL, bed, visited};
 use quarry_eras::slab::{KernelSheaf, LinuxSlab, Slqb, Slub3_0, Slub4_9};

@@ -1,4 +1,4 @@
-//! What the suites share with those of the product.
+//! Support that these suites share with those of the product.
 
 #[path = "../../../../crates/mm/tests/suites/support/aborting.rs"]
 pub(crate) mod aborting;

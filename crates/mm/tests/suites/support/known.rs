@@ -1,4 +1,4 @@
-//! What must be known of a policy that has a name.
+//! Facts that must be known of a policy that has a name.
 
 use std::path::Path;
 
