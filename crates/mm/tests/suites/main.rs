@@ -1,4 +1,5 @@
-//! Suites over whole stacks: the slab policies of the product, the heap, failures of the system, limits, threads.
+//! Suites over whole stacks: the slab policies of the product, the heap, failures of the system,
+//! limits, threads. `lab/eras/tests/suites` runs some of them on other policies.
 //!
 //! Each compares the stack with a naive oracle and has it validate itself. `PROPTEST_CASES` sets
 //! the number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads, and
