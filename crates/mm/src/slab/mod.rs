@@ -5,9 +5,9 @@
 //! recorded of a slab. Policies are types, so that each keeps a fast path of its own; no common
 //! code runs before it, or every comparison would be a tie.
 //!
-//! A new policy is a file (or a folder), its name in `names.rs` and a page in `docs/policies`; those
-//! of other eras are in `lab/eras`. Files use only those to their left, and of each row only those
-//! above:
+//! A new policy is a file (or a folder), its name in `names.rs` and a page in `docs/policies`.
+//! `lab/eras` has those of other eras. Files use only those to their left, and of each row only
+//! those above:
 //!
 //! ```text
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
