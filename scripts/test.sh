@@ -109,7 +109,8 @@ step_clippy() {
     [[ -n $all ]] || return 0
     QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload --features full,eras \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
-        && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch --lib \
+        && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch \
+            -p quarry-eras --lib \
         && with_cfg sim clippy -p quarry-sys --test simulated \
         && with_cfg sim clippy "${ON_MACHINE[@]}" --all-targets
 }
