@@ -55,7 +55,8 @@ TOOL := $(BUILD) build --profile tools
 write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
-	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) lab/eras -name tests -prune -o -type f -print)
+	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) lab/eras \
+	-name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
 	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free \
