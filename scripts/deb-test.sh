@@ -62,7 +62,7 @@ printed=$(LD_LIBRARY_PATH=$unpacked/usr/lib/$triple "$unpacked/version")
 id=$(readelf --notes "$unpacked/usr/lib/$triple/libquarry.so.0" \
     | sed -n 's/.*Build ID: //p')
 symbols=$unpacked/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
-nm --defined-only "$symbols" | has alloc_slow || fail "$symbols names no inner function"
+nm --defined-only "$symbols" | has alloc_on_process || fail "$symbols names no inner function"
 
 say "a clean Debian"
 if mountpoint -q "$root/proc" 2> /dev/null; then umount "$root/proc"; fi

@@ -19,7 +19,7 @@ use quarry_sys::report::fatal;
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
-    process::alloc_slow(Request::of(size))
+    process::alloc_on_process(Request::of(size))
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 

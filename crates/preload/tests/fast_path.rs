@@ -167,7 +167,7 @@ fn fast_paths_stay_within_their_budgets() {
 /// Parts of the names of functions that nearly every program executes.
 const OFTEN: [&str; 9] = [
     "7process5build",
-    "10alloc_slow",
+    "16alloc_on_process",
     "13alloc_refused",
     "14refill_and_pop",
     "8take_one",

@@ -64,7 +64,7 @@ const NOT_FOLLOWED: [&str; 10] = [
 /// The first line that fits counts.
 const INDIRECT: [(&str, &str); 7] = [
     ("9make_room", "9take_back"),
-    ("11serve_again", "10alloc_slow28_"),
+    ("11serve_again", "16alloc_on_process28_"),
     ("ZoneRef$GT$3put", "drain..Drain"),
     ("ZoneRef$GT$4take", "drain..Drain"),
     ("8take_run", "drain..Drain"),

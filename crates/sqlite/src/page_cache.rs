@@ -80,7 +80,7 @@ impl PageCache {
         let options = MappingOptions {
             order: Order::new(frames.ilog2() as u8),
             is_unevictable: !is_purgeable,
-            has_slack: true,
+            allows_overread: true,
             private: Some(records.cache.id()),
             ..MappingOptions::default()
         };

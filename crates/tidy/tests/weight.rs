@@ -69,7 +69,7 @@ fn stripped_files_lead_to_their_symbols_and_lines() {
         let mut debug = file.clone().into_os_string();
         debug.push(".debug");
         let symbols = output("nm", &["--defined-only"], Path::new(&debug));
-        let name = if file.ends_with("quarry") { "find_beside" } else { "alloc_slow" };
+        let name = if file.ends_with("quarry") { "find_beside" } else { "alloc_on_process" };
         let inner = symbols.lines().find(|line| line.contains(" t ") && line.contains(name));
         let inner = inner.unwrap_or_else(|| panic!("{debug:?} names no inner function"));
         let [address, _, _] = inner.split_whitespace().collect::<Vec<_>>()[..] else {

@@ -1,6 +1,5 @@
 //! The page cache of a stack, and the handle that its users have.
 
-use super::aside::Aside;
 use super::counters::{Counters, EventCounts};
 use super::demand::Demands;
 use super::descriptors::FreePages;
@@ -9,6 +8,7 @@ use super::index::{IndexCounts, IndexNodes};
 use super::list_balance::ListBalance;
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::tail_blocks::TailBlocks;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::lru::{
@@ -105,7 +105,7 @@ pub(super) struct Tables {
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
-    pub(super) aside: Aside,
+    pub(super) tail_blocks: TailBlocks,
 }
 
 impl Tables {
@@ -126,7 +126,7 @@ impl Tables {
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
-            aside: Aside::new(),
+            tail_blocks: TailBlocks::new(),
         })
     }
 }
@@ -172,15 +172,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
         let group = GroupId(locked.mapping.group());
-        let has_slack = locked.mapping.has_slack();
+        let allows_overread = locked.mapping.allows_overread();
         drop(locked);
         self.truncate(mapping, 0);
         if group != GroupId::ROOT {
             // Pages that wait in add batches are charged to the group.
             self.drain_batches();
         }
-        if has_slack {
-            self.release_aside();
+        if allows_overread {
+            self.release_tail_blocks();
         }
         tables.mappings.give_up(mapping);
         self.host.groups().leave(group);
@@ -298,7 +298,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
-        self.release_aside();
+        self.release_tail_blocks();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -355,7 +355,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
-        self.tables.aside.visit_locks(visit);
+        self.tables.tail_blocks.visit_locks(visit);
     }
 }
 

@@ -338,8 +338,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             flags: Default::default(),
             node: pages.zones().node_of(slot),
         };
-        let block = match mapping.has_slack() {
-            true => self.alloc_with_slack(slot, request),
+        let block = match mapping.allows_overread() {
+            true => self.alloc_for_overread(slot, request),
             false => pages.alloc(slot, request),
         };
         let Some(block) = block else {

@@ -42,7 +42,7 @@ pub struct MappingOptions {
     pub is_unevictable: bool,
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
     /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
-    pub has_slack: bool,
+    pub allows_overread: bool,
     /// The cache of the objects whose addresses are in the private words of its pages; an object is
     /// freed with its page.
     pub private: Option<CacheId>,
@@ -58,7 +58,7 @@ fresh_zero! {
         order: AtomicU8,
         group: AtomicU8,
         is_unevictable: AtomicU8,
-        has_slack: AtomicU8,
+        allows_overread: AtomicU8,
         private: AtomicU32,
         next_free: AtomicU32,
         owner: AtomicU64,
@@ -88,8 +88,8 @@ impl Mapping {
         self.is_unevictable.load(Relaxed) != 0
     }
 
-    pub(super) fn has_slack(&self) -> bool {
-        self.has_slack.load(Relaxed) != 0
+    pub(super) fn allows_overread(&self) -> bool {
+        self.allows_overread.load(Relaxed) != 0
     }
 
     /// The number of the cache of private objects, or 0.
@@ -105,7 +105,7 @@ impl Mapping {
         self.order.store(options.order.get(), Relaxed);
         self.group.store(options.group, Relaxed);
         self.is_unevictable.store(options.is_unevictable.into(), Relaxed);
-        self.has_slack.store(options.has_slack.into(), Relaxed);
+        self.allows_overread.store(options.allows_overread.into(), Relaxed);
         self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
         self.owner.store(options.owner, Relaxed);
         self.demand.reset();

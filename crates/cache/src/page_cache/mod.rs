@@ -16,7 +16,6 @@
 //!        scan, group_scan, print, validate
 //! ```
 
-mod aside;
 mod cache;
 mod counters;
 mod demand;
@@ -36,11 +35,12 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
+mod overread;
 mod print;
 mod readahead;
 mod release;
 mod scan;
-mod slack;
+mod tail_blocks;
 mod truncate;
 mod validate;
 mod waits;

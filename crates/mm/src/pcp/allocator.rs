@@ -107,7 +107,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         match self.alloc_above_low(slot, request) {
             Some(page) => Some(page),
-            None => self.alloc_slow(slot, request),
+            None => self.alloc_from_zone(slot, request),
         }
     }
 

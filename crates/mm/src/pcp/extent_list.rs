@@ -50,7 +50,7 @@ impl Leaving {
 
 /// The way in which an extent came or went.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Passed {
+pub(super) enum Movement {
     /// Taken by a request that is inside the gate,
     Taken,
     /// or outside of it.
@@ -245,12 +245,12 @@ impl ExtentList {
     /// Counts an extent that was taken from the list or put on it. The slot is usually the running
     /// CPU's: see [`local::add`].
     #[inline(always)]
-    pub(super) fn note(&self, what: Passed) {
+    pub(super) fn note(&self, what: Movement) {
         local::add(&self.traffic[what as usize], 1);
     }
 
     /// Extents that passed so far.
-    pub(super) fn passed(&self, what: Passed) -> u64 {
+    pub(super) fn passed(&self, what: Movement) -> u64 {
         self.traffic[what as usize].load(Relaxed)
     }
 

@@ -4,7 +4,7 @@
 //! hardly grows by them; it always keeps one extent. Where memory is short it keeps nothing.
 
 use super::allocator::{MOST_LOST, PageAllocator};
-use super::extent_list::{ExtentList, Leaving, Passed};
+use super::extent_list::{ExtentList, Leaving, Movement};
 use super::policy::PagePolicy;
 use super::request::Page;
 use super::store::ListStore;
@@ -40,7 +40,7 @@ impl ListStore {
         &self,
         (slot, node): (SlotIndex, NodeId),
         (count, align): (u32, Order),
-        how: Passed,
+        how: Movement,
     ) -> Option<Pfn> {
         let list = self.extents(slot, node);
         let taken = list.take(count, align)?;
@@ -59,7 +59,7 @@ impl ListStore {
     ) -> bool {
         let list = self.extents(slot, node);
         if list.take_at(first, count) {
-            list.note(Passed::Taken);
+            list.note(Movement::Taken);
             return true;
         }
         if list.overlaps(first, count) {
@@ -74,7 +74,7 @@ impl ListStore {
         zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
         (first, count): (Pfn, u32),
-        how: Passed,
+        how: Movement,
     ) -> bool {
         let (list, most) = (self.extents(slot, node), self.most_listed(zones));
         let is_put = most > 0 && list.put(first, count, most);
@@ -91,7 +91,7 @@ impl ListStore {
         (slot, node): (SlotIndex, NodeId),
         (count, align): (u32, Order),
     ) -> Option<Page> {
-        if let Some(pfn) = self.take_listed((slot, node), (count, align), Passed::Taken) {
+        if let Some(pfn) = self.take_listed((slot, node), (count, align), Movement::Taken) {
             return Some(Page { pfn, zeroed: false });
         }
         let extent = zones
@@ -108,7 +108,7 @@ impl ListStore {
         at: (SlotIndex, NodeId),
         (first, count): (Pfn, u32),
     ) {
-        if !self.put_listed(zones, at, (first, count), Passed::Put) {
+        if !self.put_listed(zones, at, (first, count), Movement::Put) {
             self.put_past_list(zones, at, first, count);
         }
     }
@@ -208,7 +208,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             return None;
         }
         let node = self.zones.node_of(slot);
-        self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Passed::TakenOutside)
+        self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
     /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false`, and does
@@ -218,14 +218,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         let Some(node) = self.extent_node(first, count) else { return false };
         let (store, extent) = (&self.pcps.store, (first, count));
         EXTENT_FRAMES.contains(&count)
-            && store.put_listed(&self.zones, (slot, node), extent, Passed::PutOutside)
+            && store.put_listed(&self.zones, (slot, node), extent, Movement::PutOutside)
     }
 
     /// Extents that were taken from the lists, and put on them, outside of the gate.
     #[must_use]
     pub fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
-        (passed(Passed::TakenOutside), passed(Passed::PutOutside))
+        (passed(Movement::TakenOutside), passed(Movement::PutOutside))
     }
 
     /// Gives the extents on all lists back to the zones. O(slots).

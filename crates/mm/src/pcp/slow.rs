@@ -15,7 +15,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// from lists and from the high-order reserve.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_slow(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+    pub(super) fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }

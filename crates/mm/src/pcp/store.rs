@@ -1,6 +1,6 @@
 //! The lists of all slots and nodes, and their bounds, for every policy.
 
-use super::extent_list::{ExtentList, Passed};
+use super::extent_list::{ExtentList, Movement};
 use super::lists::{Pcp, PcpCounters, Tuning};
 use super::policy::Sizes;
 use super::ring::{RingSizes, Rings};
@@ -73,8 +73,8 @@ impl ListStore {
         for node in self.nodes() {
             sum += self.pcp(slot, node).counters();
             let extents = self.extents(slot, node);
-            sum.allocs += extents.passed(Passed::Taken) + extents.passed(Passed::TakenOutside);
-            sum.frees += extents.passed(Passed::Put) + extents.passed(Passed::PutOutside);
+            sum.allocs += extents.passed(Movement::Taken) + extents.passed(Movement::TakenOutside);
+            sum.frees += extents.passed(Movement::Put) + extents.passed(Movement::PutOutside);
         }
         sum
     }

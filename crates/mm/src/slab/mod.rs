@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
-//!          -> glance -> policy -> remaining
+//!          -> parked -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf -> sheaf_bound, slam
 //! names
@@ -24,13 +24,13 @@ mod buffer;
 mod cache;
 mod cache_limits;
 mod context;
-mod glance;
 mod late;
 mod mechanisms;
 mod misuse;
 mod names;
 mod pages;
 mod params;
+mod parked;
 mod policy;
 mod populating;
 mod reclaim;
@@ -50,7 +50,6 @@ pub use buffer::written;
 pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext, SlabSetup};
-pub use glance::Glance;
 pub use late::Late;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
@@ -59,6 +58,7 @@ pub use names::{
 };
 pub use pages::SlabPages;
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
+pub use parked::ParkedObjects;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;

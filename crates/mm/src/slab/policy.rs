@@ -2,9 +2,9 @@
 
 use super::cache::{Cache, CacheId, SlabLayout};
 use super::context::SlabContext;
-use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
+use super::parked::ParkedObjects;
 use super::reclaim::{Reclaim, SparseWalk};
 use super::stats::{Occupancy, SlabStats};
 use super::table::CacheRequest;
@@ -18,9 +18,9 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 /// Moves the objects of caches between callers and slabs.
 ///
 /// Every method is safe to call from any thread at any time. Slow paths hold no lock when they call
-/// the page allocator. A policy is one type; this trait is what every policy has, and [`Glance`]
+/// the page allocator. A policy is one type; this trait is what every policy has, and [`ParkedObjects`]
 /// what it may have besides.
-pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
+pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
 
@@ -62,7 +62,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
         false
     }
 
-    /// Takes an object from the running CPU; after `None`, call [`alloc_slow`](Self::alloc_slow).
+    /// Takes an object from the running CPU; after `None`, call [`alloc_from_slabs`](Self::alloc_from_slabs).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
     /// Gives an object to the running CPU; after `Refused`, call [`free_slow`](Self::free_slow).
@@ -79,7 +79,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     ) -> Push;
 
     /// Takes an object from any place that has one. `None` where there is no memory.
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
 
     /// Gives an object back.
     ///
@@ -97,7 +97,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     ) -> usize {
         for (taken, place) in out.iter_mut().enumerate() {
             let fast = Self::alloc_fast(context.percpu, cache.id());
-            match fast.or_else(|| self.alloc_slow(context, cache)) {
+            match fast.or_else(|| self.alloc_from_slabs(context, cache)) {
                 Some(object) => place.write(object),
                 None => return taken,
             };

@@ -16,9 +16,9 @@ use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
 use super::context::{PIECE, SlabContext};
-use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::params::CacheParams;
+use super::parked::ParkedObjects;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{SheafCache, count};
@@ -518,7 +518,7 @@ impl Sheaf {
     }
 }
 
-impl<P: Arrays> Glance<P> for Sheaf {
+impl<P: Arrays> ParkedObjects<P> for Sheaf {
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -586,7 +586,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let (percpu, array) = (context.percpu, cache.id().array());
         if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);

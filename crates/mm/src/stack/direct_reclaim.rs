@@ -16,7 +16,7 @@ use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
 use super::miss::{Claimant, Miss};
 use crate::frame::FRAME_BYTES;
-use crate::slab::{Cache, Glance, SlabPolicy};
+use crate::slab::{Cache, ParkedObjects, SlabPolicy};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;

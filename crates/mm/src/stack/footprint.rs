@@ -57,18 +57,18 @@ pub(super) struct Footprint {
     /// are. Written under the lock, read without it.
     pub(super) stuck: AtomicU32,
     /// Held while the excess is given back.
-    pub(super) given: CountedLock<Given>,
+    pub(super) given: CountedLock<GivenBack>,
 }
 
 /// Frames that have been given back lately.
-pub(super) struct Given {
+pub(super) struct GivenBack {
     /// Frames that count against the allowance: a leaking bucket.
     pub(super) spent: u32,
     /// The time at which it last leaked.
     since_ns: u64,
 }
 
-impl Given {
+impl GivenBack {
     /// Frames that may go back now, where 2 MiB take `price_us` to come in.
     pub(super) fn allowance(&mut self, peak: u32, now_ns: u64, price_us: Option<u32>) -> u32 {
         let elapsed = now_ns.saturating_sub(self.since_ns);
@@ -92,7 +92,7 @@ impl Footprint {
             is_unbounded: AtomicBool::new(false),
             recent: RecentPeak::new(),
             stuck: AtomicU32::new(0),
-            given: CountedLock::new(Given { spent: 0, since_ns: 0 }),
+            given: CountedLock::new(GivenBack { spent: 0, since_ns: 0 }),
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn no_more_than_an_allowance_goes() {
-        let mut past = Given { spent: 0, since_ns: 0 };
+        let mut past = GivenBack { spent: 0, since_ns: 0 };
         let (peak, all) = (8000, 8000 / ALLOWED_AT_ONCE);
         assert_eq!(past.allowance(peak, SECOND_NS, None), all);
         past.spent = all;
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_bring_in_goes_more_slowly() {
-        let mut past = Given { spent: 0, since_ns: SECOND_NS };
+        let mut past = GivenBack { spent: 0, since_ns: SECOND_NS };
         let peak = 1 << 20;
         past.spent = peak / ALLOWED_AT_ONCE;
         // 50 ms bring 10,240 frames in where 2 MiB take 1,250 us, doubled.

@@ -4,15 +4,15 @@
 //! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
 //! compiled for its own policy.
 //!
-//! A user sees [`Stack`] and [`CacheRef`]; a library on top of a stack also [`Stack::halves`] and
+//! A user sees [`Stack`] and [`CacheRef`]; a library on top of a stack also [`Stack::paths`] and
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
 //! budget_stats, miss -> cached_pages
-//! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, keeping, large,
+//! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, retention, large,
 //!     withheld -> instance -> watch, pair -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
-//!     -> listed, moving -> pages, halves, upkeep, cache_host, accounts -> locks
+//!     -> listed, moving -> pages, paths, upkeep, cache_host, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -28,10 +28,8 @@ mod direct_reclaim;
 mod durations;
 mod fast_path;
 mod footprint;
-mod halves;
 mod instance;
 mod instruments;
-mod keeping;
 mod large;
 mod listed;
 mod locks;
@@ -40,11 +38,13 @@ mod misuse;
 mod moving;
 mod pages;
 mod pair;
+mod paths;
 mod print;
 mod reclaim;
 mod record;
 mod request;
 mod resize;
+mod retention;
 mod stats;
 mod upkeep;
 mod validate;
@@ -58,7 +58,6 @@ pub use cached_pages::{CacheHost, CachedPages};
 pub use caches::CacheRef;
 pub use call::{Entry, MIN_ALIGN, Request};
 pub use fast_path::StackOffsets;
-pub use halves::Halves;
 pub use instance::is_sane;
 pub use instance::{SampledBlock, Stack, StackConfig, Watch};
 pub use instruments::Instrument;
@@ -66,6 +65,7 @@ pub use large::{LargeCounts, LargeStats};
 pub use miss::{Claimant, Miss};
 pub use misuse::Misuse;
 pub use pages::PageFlags;
+pub use paths::Paths;
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;

@@ -8,7 +8,7 @@
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};
 use crate::heap::classes;
-use crate::slab::{CacheId, Glance, Occupancy, SlabPolicy};
+use crate::slab::{CacheId, Occupancy, ParkedObjects, SlabPolicy};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Stack<C> {

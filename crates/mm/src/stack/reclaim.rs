@@ -20,11 +20,11 @@
 //! 16 MiB; a caller that has no time (a program's own thread) does one step at a time.
 //!
 //! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
-//! `keeping`).
+//! `retention`).
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
-use super::keeping::{Keeping, MOST_LOOKS};
+use super::retention::{MOST_LOOKS, Retention};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone, Zones};
@@ -65,7 +65,7 @@ pub struct ReclaimState {
     due: [u32; MAX_NODES],
     /// Extents put into the mapping cache before each of the last looks, the latest first.
     cached_extents_seen: [u64; MOST_LOOKS],
-    keeping: Keeping,
+    retention: Retention,
 }
 
 impl ReclaimState {
@@ -81,7 +81,7 @@ impl ReclaimState {
             dirty: [[0; MAX_NODES]; MOST_LOOKS],
             due: [0; MAX_NODES],
             cached_extents_seen: [0; MOST_LOOKS],
-            keeping: Keeping::new(),
+            retention: Retention::new(),
         }
     }
 
@@ -89,7 +89,7 @@ impl ReclaimState {
     /// back was needed again soon.
     #[must_use]
     pub fn looks_kept(&self) -> usize {
-        self.keeping.looks()
+        self.retention.looks()
     }
 
     /// Notes the fewest dirty frames of a node since the last look. Returns how many have been
@@ -99,7 +99,7 @@ impl ReclaimState {
             self.dirty[look][node] = self.dirty[look - 1][node];
         }
         self.dirty[0][node] = lowest;
-        let kept = self.dirty[..self.keeping.looks()].iter().map(|before| before[node]);
+        let kept = self.dirty[..self.retention.looks()].iter().map(|before| before[node]);
         kept.fold(u32::MAX, u32::min)
     }
 
@@ -109,13 +109,13 @@ impl ReclaimState {
         for before in &mut self.dirty {
             before[node] = before[node].saturating_sub(frames);
         }
-        self.keeping.gave_back(frames);
+        self.retention.gave_back(frames);
     }
 
     /// Notes the extents put into the mapping cache so far. Returns the number of those before the
     /// looks for which memory is kept.
     fn note_cached_extents(&mut self, so_far: u64) -> u64 {
-        let due = self.cached_extents_seen[self.keeping.looks() - 1];
+        let due = self.cached_extents_seen[self.retention.looks() - 1];
         self.cached_extents_seen.copy_within(..MOST_LOOKS - 1, 1);
         self.cached_extents_seen[0] = so_far;
         due
@@ -253,7 +253,7 @@ impl<C: StackConfig> Stack<C> {
         now_ns: u64,
         delay_ns: u64,
     ) -> Reclaimed {
-        state.keeping.see(self.footprint_frames(), now_ns, delay_ns);
+        state.retention.see(self.footprint_frames(), now_ns, delay_ns);
         self.look(state)
     }
 
@@ -268,7 +268,7 @@ impl<C: StackConfig> Stack<C> {
         let unused_since = state.note_cached_extents(inner.mappings.cached_so_far());
         let cached = inner.mappings.cached_charged();
         done.bytes += inner.mappings.release_unused_since(inner.pages.zones(), unused_since);
-        state.keeping.gave_back(cached.saturating_sub(inner.mappings.cached_charged()));
+        state.retention.gave_back(cached.saturating_sub(inner.mappings.cached_charged()));
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);
             state.due[node] = state.note_dirty(node, zone.take_lowest_dirty());

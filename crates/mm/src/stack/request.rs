@@ -31,7 +31,7 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of an allocation: `None` means [`alloc_slow`](Self::alloc_slow), also for
+    /// The fast path of an allocation: `None` means [`alloc_from_class`](Self::alloc_from_class), also for
     /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub(super) fn alloc_fast(&self, size: usize) -> Option<Object> {
@@ -69,7 +69,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Allocates `size` bytes aligned to 16; `None` where there is no memory, `size` is above
     /// `isize::MAX`, or the stack is not ready.
-    pub(super) fn alloc_slow(&self, size: usize) -> Option<Object> {
+    pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
             return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
         }
@@ -107,7 +107,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
         let inner = self.inner();
-        inner.slab.alloc_slow(&self.context(), inner.caches.get(cache)?)
+        inner.slab.alloc_from_slabs(&self.context(), inner.caches.get(cache)?)
     }
 
     /// Where there is no memory for slabs, a free object of either class serves.
@@ -177,7 +177,7 @@ impl<C: StackConfig> Stack<C> {
     /// Serves a request as if there were no instruments.
     pub fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
-            return self.alloc_slow(request.size);
+            return self.alloc_from_class(request.size);
         }
         let (object, dirty) = self.alloc_any(request.size, request.align)?;
         if request.zeroed {
@@ -192,7 +192,7 @@ impl<C: StackConfig> Stack<C> {
     fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
-            return Some((self.alloc_fast(size).or_else(|| self.alloc_slow(size))?, size));
+            return Some((self.alloc_fast(size).or_else(|| self.alloc_from_class(size))?, size));
         }
         match classes::of_aligned(size, align.max(MIN_ALIGN)) {
             Some(_) if !self.has_classes() => None,

@@ -17,7 +17,7 @@ use super::misuse::Misuse;
 use super::request::{Owner, SMALLEST_BLOCK};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::slab::{CacheId, Glance};
+use crate::slab::{CacheId, ParkedObjects};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 

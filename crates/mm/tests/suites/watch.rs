@@ -49,7 +49,7 @@ fn play<C: StackConfig>(stack: &Stack<C>) {
         for request in [Request::of(size), Request::of(size).aligned(4096).zeroed()] {
             let object = stack.alloc(request).expect("memory");
             assert!(stack.usable_size(object) >= size);
-            stack.halves().demand_size(Entry::FreeSized, object, size, request.align);
+            stack.paths().demand_size(Entry::FreeSized, object, size, request.align);
             // SAFETY: the object has so many bytes, and is this test's.
             unsafe { object.as_ptr().write_bytes(7, size) };
             objects.push((object, size));
@@ -77,10 +77,10 @@ fn a_stack_without_instruments_serves_requests() {
     play(&bed.stack);
     bed.stack.switch_instrument(Instrument::Debug, true);
     assert!(!bed.stack.has_instrument(Instrument::Debug), "there is none to be on");
-    let object = bed.stack.halves().alloc_fast(100).expect("the fast path is open");
-    assert_eq!(bed.stack.halves().alloc_counted(100, false), None);
+    let object = bed.stack.paths().alloc_fast(100).expect("the fast path is open");
+    assert_eq!(bed.stack.paths().alloc_counted(100, false), None);
     // SAFETY: just allocated.
-    assert!(unsafe { bed.stack.halves().free_fast(object.as_ptr()) });
+    assert!(unsafe { bed.stack.paths().free_fast(object.as_ptr()) });
     bed.assert_empty(&[]);
 }
 

@@ -1,6 +1,6 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_mm::stack::Halves),
+//! They do the work of `alloc_fast` and `free_fast` of [`Paths`](quarry_mm::stack::Paths),
 //! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
 //! `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
 //! second, because it folds no atomic load into its use and must carry a sequence's result past its
@@ -244,7 +244,7 @@ fast_free! {
 }
 
 /// Defines `operator delete` with a size under a name: `free`, and a check that a request of this
-/// size can have got an object of this class (`Halves::was_asked_fast`). If not, it jumps to
+/// size can have got an object of this class (`Paths::was_asked_fast`). If not, it jumps to
 /// `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {

@@ -7,11 +7,11 @@ use crate::frame::Pfn;
 use crate::slab::barn::Traffic as Exchanges;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
-use crate::slab::glance::Glance;
 use crate::slab::late::Late;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
 use crate::slab::params::CacheParams;
+use crate::slab::parked::ParkedObjects;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::sheaf::Sheaf;
@@ -84,10 +84,10 @@ impl Slam {
     }
 }
 
-impl<P: Arrays> Glance<P> for Slam {
+impl<P: Arrays> ParkedObjects<P> for Slam {
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        <Sheaf as Glance<P>>::seems_parked(percpu, id, object)
+        <Sheaf as ParkedObjects<P>>::seems_parked(percpu, id, object)
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
@@ -127,7 +127,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let percpu = context.percpu;
         if let Some(object) = percpu.pop_unregistered(cache.id().array()) {
             return Some(object);

@@ -44,7 +44,7 @@ pub(super) enum Miss {
 /// `{- : 9 | fulls : 8 | foreign : 8 | misses : 8 | run : 16 | was full : 1 | long : 1 |
 /// ended : 1 | wins : 8 | rival : 2 | mode : 2}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct RecentTraffic {
     mode: SlamMode,
     rival: SlamMode,
     wins: u64,
@@ -66,7 +66,7 @@ fn mode_of(bits: u64) -> SlamMode {
     }
 }
 
-impl Seen {
+impl RecentTraffic {
     fn of(word: u64) -> Self {
         Self {
             mode: mode_of(word),
@@ -158,7 +158,7 @@ impl Traffic {
     /// the mode has changed.
     #[inline]
     pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> (SlamMode, bool) {
-        let mut seen = Seen::of(self.0.load(Ordering::Relaxed));
+        let mut seen = RecentTraffic::of(self.0.load(Ordering::Relaxed));
         let before = seen.mode;
         seen.note(miss);
         seen.mode = fixed.unwrap_or(seen.mode);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_word_holds_all_that_was_seen() {
-        let mut seen = Seen::of(0);
+        let mut seen = RecentTraffic::of(0);
         assert_eq!(seen.word(), 0);
         for step in 0..2_000u64 {
             let leaving = (step * 37 % 900) as usize;
@@ -210,7 +210,7 @@ mod tests {
                 remainder => Miss::Full { foreign: remainder % 2 == 0, leaving },
             };
             seen.note(miss);
-            assert_eq!(Seen::of(seen.word()), seen);
+            assert_eq!(RecentTraffic::of(seen.word()), seen);
         }
     }
 

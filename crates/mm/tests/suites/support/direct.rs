@@ -3,8 +3,8 @@
 
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BitmapSlabs, Cache, CacheId, CacheParams, Glance, MAX_CACHES, Reclaim, SlabContext, SlabLayout,
-    SlabPolicy, SlabStats,
+    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, ParkedObjects, Reclaim, SlabContext,
+    SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -40,7 +40,7 @@ impl Direct {
     }
 }
 
-impl<P: PerCpu> Glance<P> for Direct {}
+impl<P: PerCpu> ParkedObjects<P> for Direct {}
 
 impl<P: PerCpu> SlabPolicy<P> for Direct {
     const NAME: &'static str = "direct";
@@ -66,7 +66,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         Push::Refused
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let own = self.of(cache);
         let mut out = [MaybeUninit::uninit()];
         let (taken, _) = own.slabs.alloc(context, cache, 1, &mut out);

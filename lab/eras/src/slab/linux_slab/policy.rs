@@ -8,8 +8,8 @@ use super::tuning::Tuning;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Glance;
 use quarry_mm::slab::Late;
+use quarry_mm::slab::ParkedObjects;
 use quarry_mm::slab::SlabContext;
 use quarry_mm::slab::SlabPolicy;
 use quarry_mm::slab::SlabStats;
@@ -72,7 +72,7 @@ impl LinuxSlab {
     }
 }
 
-impl<P: Arrays> Glance<P> for LinuxSlab {
+impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -153,7 +153,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         self.of(context, cache).alloc_slow()
     }
 

@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::BitmapSlabs;
 use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Glance;
+use quarry_mm::slab::ParkedObjects;
 use quarry_mm::slab::SlabContext;
 use quarry_mm::slab::SlabPolicy;
 use quarry_mm::slab::written;
@@ -116,7 +116,7 @@ impl<P: Arrays> View<'_, P> {
     }
 }
 
-impl<P: Arrays> Glance<P> for KernelSheaf {
+impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -173,7 +173,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         self.of(context, cache).alloc_slow()
     }
 

@@ -6,8 +6,8 @@ use super::slabs::Slabs;
 use super::tables::Tables;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Glance;
 use quarry_mm::slab::Late;
+use quarry_mm::slab::ParkedObjects;
 use quarry_mm::slab::Reclaim;
 use quarry_mm::slab::SlabContext;
 use quarry_mm::slab::SlabPolicy;
@@ -41,7 +41,7 @@ impl Slqb {
     }
 }
 
-impl<P: Lists> Glance<P> for Slqb {}
+impl<P: Lists> ParkedObjects<P> for Slqb {}
 
 impl<P: Lists> SlabPolicy<P> for Slqb {
     const NAME: &'static str = "slqb";
@@ -80,7 +80,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         unsafe { percpu.list_push_below(id.array(), object) }
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         self.of(context, cache).alloc_slow()
     }
 

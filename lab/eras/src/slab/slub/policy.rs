@@ -9,8 +9,8 @@ use crate::slab::records::Records;
 use core::marker::PhantomData;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Glance;
 use quarry_mm::slab::Late;
+use quarry_mm::slab::ParkedObjects;
 use quarry_mm::slab::Reclaim;
 use quarry_mm::slab::SlabContext;
 use quarry_mm::slab::SlabPolicy;
@@ -50,7 +50,7 @@ impl<E: Era> SlubOf<E> {
     }
 }
 
-impl<P: Lists, E: Era> Glance<P> for SlubOf<E> {}
+impl<P: Lists, E: Era> ParkedObjects<P> for SlubOf<E> {}
 
 impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E>
 where
@@ -93,7 +93,7 @@ where
         unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
     }
 
-    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         self.of(context, cache).alloc_slow()
     }
 

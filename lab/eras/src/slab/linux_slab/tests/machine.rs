@@ -103,7 +103,7 @@ impl Machine {
     pub(super) fn alloc(&self, cpu: u32, cache: &Cache) -> Object {
         CPU.set(cpu);
         <LinuxSlab as SlabPolicy<_>>::alloc_fast(&*self.percpu, cache.id())
-            .or_else(|| self.policy.alloc_slow(&self.context(), cache))
+            .or_else(|| self.policy.alloc_from_slabs(&self.context(), cache))
             .expect("there is memory")
     }
 

@@ -124,7 +124,7 @@ impl<P: Lists> Bed<P> {
 
     pub(super) fn try_alloc(&self) -> Option<Object> {
         Slqb::alloc_fast(&*self.percpu, self.id)
-            .or_else(|| self.policy.alloc_slow(&self.context(), self.cache()))
+            .or_else(|| self.policy.alloc_from_slabs(&self.context(), self.cache()))
     }
 
     /// Frees an object.

@@ -11,19 +11,19 @@ use super::call::{Entry, Request};
 use super::instance::{Stack, StackConfig, Watch};
 use quarry_sys::percpu::Object;
 
-/// See the module; from [`Stack::halves`].
-pub struct Halves<'a, C: StackConfig>(&'a Stack<C>);
+/// See the module; from [`Stack::paths`].
+pub struct Paths<'a, C: StackConfig>(&'a Stack<C>);
 
 impl<C: StackConfig> Stack<C> {
     /// The halves of each request: not for users of a stack, but for a library on top of it.
     #[inline(always)]
-    pub fn halves(&self) -> Halves<'_, C> {
-        Halves(self)
+    pub fn paths(&self) -> Paths<'_, C> {
+        Paths(self)
     }
 }
 
-impl<C: StackConfig> Halves<'_, C> {
-    /// Allocates `size` bytes: `None` means [`alloc_slow`](Self::alloc_slow), also for a stack that
+impl<C: StackConfig> Paths<'_, C> {
+    /// Allocates `size` bytes: `None` means [`alloc_on_stack`](Self::alloc_on_stack), also for a stack that
     /// is not ready.
     #[inline(always)]
     pub fn alloc_fast(self, size: usize) -> Option<Object> {
@@ -31,19 +31,19 @@ impl<C: StackConfig> Halves<'_, C> {
     }
 
     /// [`Stack::alloc`] where the fast path has refused.
-    pub fn alloc_slow(self, request: Request) -> Option<Object> {
+    pub fn alloc_on_stack(self, request: Request) -> Option<Object> {
         self.0.alloc_refused(request)
     }
 
     /// [`Stack::alloc`] of a request at no alignment while a heap profile is on, by the running CPU
-    /// alone; `None` means [`alloc_slow`](Self::alloc_slow), also while no profile is on.
+    /// alone; `None` means [`alloc_on_stack`](Self::alloc_on_stack), also while no profile is on.
     #[inline]
     pub fn alloc_counted(self, size: usize, zeroed: bool) -> Option<Object> {
         self.0.watch.alloc_counted(self.0, size, zeroed)
     }
 
     /// A block of pages for `size` bytes that the running CPU has listed; `None` means
-    /// [`alloc_slow`](Self::alloc_slow), also for every other size.
+    /// [`alloc_on_stack`](Self::alloc_on_stack), also for every other size.
     #[inline]
     pub fn alloc_listed(self, size: usize, zeroed: bool) -> Option<Object> {
         self.0.alloc_listed(size, zeroed)
@@ -60,7 +60,7 @@ impl<C: StackConfig> Halves<'_, C> {
         unsafe { self.0.free_listed(address) }
     }
 
-    /// Allocates `size` bytes that are all zero: `None` means [`alloc_slow`](Self::alloc_slow).
+    /// Allocates `size` bytes that are all zero: `None` means [`alloc_on_stack`](Self::alloc_on_stack).
     #[inline(always)]
     pub fn alloc_zeroed_fast(self, size: usize) -> Option<Object> {
         self.0.alloc_zeroed_fast(size)

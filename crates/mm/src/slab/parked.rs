@@ -6,7 +6,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 
 /// The optional part of a policy: answers that it can give at a glance. Every default is "I cannot
 /// tell", so a policy that parks nothing implements this with an empty block.
-pub trait Glance<P: PerCpu>: Sized {
+pub trait ParkedObjects<P: PerCpu>: Sized {
     /// Returns whether `object` seems to lie among the running CPU's free objects. False positives
     /// are rare, and [`is_parked`](Self::is_parked) has none.
     #[inline(always)]

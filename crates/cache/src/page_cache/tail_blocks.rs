@@ -1,4 +1,4 @@
-//! Blocks that are set aside, because pages with slack may not use them (see `slack`).
+//! Blocks that are set aside, because pages that may be overread cannot use them (see `overread`).
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 
@@ -10,16 +10,16 @@ use quarry_sys::locks::Visit;
 pub(super) const ORDERS: usize = 5;
 
 /// Blocks that end their pageblocks, by order, chained by their frames' link words.
-pub(super) struct Aside {
+pub(super) struct TailBlocks {
     pub(super) first: CountedLock<[Pfn; ORDERS]>,
 }
 
-impl Aside {
+impl TailBlocks {
     pub(super) const fn new() -> Self {
         Self { first: CountedLock::new([Pfn::NONE; ORDERS]) }
     }
 
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("page_cache->aside", &self.first);
+        visit("page_cache->tail_blocks", &self.first);
     }
 }

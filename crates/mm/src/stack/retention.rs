@@ -20,7 +20,7 @@ const LEAST_GONE: u32 = 4096;
 const SMALL_SHARE: u32 = 8;
 
 /// See the module.
-pub(super) struct Keeping {
+pub(super) struct Retention {
     /// Looks at which memory must have been free to go back.
     looks: usize,
     /// Frames that may be in memory, as of the last look and what went back since.
@@ -33,7 +33,7 @@ pub(super) struct Keeping {
     now_ns: u64,
 }
 
-impl Keeping {
+impl Retention {
     pub(super) const fn new() -> Self {
         Self { looks: 1, footprint: 0, gone: 0, back: 0, since_ns: 0, now_ns: 0 }
     }
@@ -95,20 +95,20 @@ mod tests {
 
     /// A program that has `BURST` frames in use for a moment, again and again.
     struct Bursts {
-        keeping: Keeping,
+        retention: Retention,
         now_ns: u64,
     }
 
     impl Bursts {
         fn new() -> Self {
-            let mut bursts = Self { keeping: Keeping::new(), now_ns: 7 };
-            bursts.keeping.see(0, 7, DELAY);
+            let mut bursts = Self { retention: Retention::new(), now_ns: 7 };
+            bursts.retention.see(0, 7, DELAY);
             bursts
         }
 
         fn look(&mut self, footprint: u32) {
             self.now_ns += LOOK;
-            self.keeping.see(footprint, self.now_ns, DELAY);
+            self.retention.see(footprint, self.now_ns, DELAY);
         }
 
         /// A burst of `frames` and `rest` looks after it; returns whether its memory was kept so
@@ -118,8 +118,8 @@ mod tests {
             let mut footprint = frames;
             for look in 1..=rest {
                 self.look(footprint);
-                if look > self.keeping.looks() && footprint > 0 {
-                    self.keeping.gave_back(footprint);
+                if look > self.retention.looks() && footprint > 0 {
+                    self.retention.gave_back(footprint);
                     footprint = 0;
                 }
             }
@@ -131,10 +131,10 @@ mod tests {
     fn what_was_needed_again_soon_is_kept_for_that_long_from_then_on() {
         let mut bursts = Bursts::new();
         assert!(!bursts.burst(BURST, 9));
-        assert_eq!(bursts.keeping.looks(), 1, "nothing has come back yet");
+        assert_eq!(bursts.retention.looks(), 1, "nothing has come back yet");
         assert!(bursts.burst(BURST, 9), "it has");
         assert!((0..20).all(|_| bursts.burst(BURST, 9)));
-        assert!(bursts.keeping.looks() <= 12, "{} looks", bursts.keeping.looks());
+        assert!(bursts.retention.looks() <= 12, "{} looks", bursts.retention.looks());
     }
 
     #[test]
@@ -142,9 +142,9 @@ mod tests {
         let mut bursts = Bursts::new();
         for rest in 2..MOST_LOOKS + 2 {
             bursts.burst(BURST, rest);
-            assert!((1..=MOST_LOOKS).contains(&bursts.keeping.looks()));
+            assert!((1..=MOST_LOOKS).contains(&bursts.retention.looks()));
         }
-        assert_eq!(bursts.keeping.looks(), MOST_LOOKS);
+        assert_eq!(bursts.retention.looks(), MOST_LOOKS);
         assert!(!bursts.burst(BURST, MOST_LOOKS + 1));
     }
 
@@ -153,19 +153,19 @@ mod tests {
         let mut bursts = Bursts::new();
         bursts.burst(BURST, 12);
         bursts.burst(BURST, 12);
-        let mut looks = bursts.keeping.looks();
+        let mut looks = bursts.retention.looks();
         assert!(looks > 8);
         while looks > 1 {
             assert!(!bursts.burst(BURST, 3 * MOST_LOOKS));
             looks /= 2;
-            assert_eq!(bursts.keeping.looks(), looks);
+            assert_eq!(bursts.retention.looks(), looks);
         }
         // Also in a time without a look.
         bursts.burst(BURST, 12);
         bursts.burst(BURST, 20);
         bursts.now_ns += 4 * MOST_LOOKS as u64 * LOOK;
         bursts.look(0);
-        assert_eq!(bursts.keeping.looks(), 1);
+        assert_eq!(bursts.retention.looks(), 1);
     }
 
     #[test]
@@ -173,11 +173,11 @@ mod tests {
         let mut bursts = Bursts::new();
         bursts.burst(BURST, 9);
         bursts.burst(BURST, 9);
-        let looks = bursts.keeping.looks();
+        let looks = bursts.retention.looks();
         bursts.look(BURST);
-        bursts.keeping.gave_back(BURST / 16);
+        bursts.retention.gave_back(BURST / 16);
         (0..2 * MOST_LOOKS).for_each(|_| bursts.look(BURST - BURST / 16));
-        assert_eq!(bursts.keeping.looks(), looks);
+        assert_eq!(bursts.retention.looks(), looks);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let mut bursts = Bursts::new();
         bursts.burst(BURST, 4);
         bursts.burst(BURST / 2 - 1, 1);
-        assert_eq!(bursts.keeping.looks(), 1);
+        assert_eq!(bursts.retention.looks(), 1);
         let mut bursts = Bursts::new();
         assert!((0..20).all(|_| !bursts.burst(LEAST_GONE / 4, 4)));
     }
