@@ -23,8 +23,8 @@ impl<C: StackConfig> Stack<C> {
 }
 
 impl<C: StackConfig> Paths<'_, C> {
-    /// Allocates `size` bytes: `None` means [`alloc_on_stack`](Self::alloc_on_stack), also for a stack that
-    /// is not ready.
+    /// Allocates `size` bytes: `None` means [`alloc_on_stack`](Self::alloc_on_stack), also for a
+    /// stack that is not ready.
     #[inline(always)]
     pub fn alloc_fast(self, size: usize) -> Option<Object> {
         self.0.alloc_fast(size)
@@ -60,7 +60,8 @@ impl<C: StackConfig> Paths<'_, C> {
         unsafe { self.0.free_listed(address) }
     }
 
-    /// Allocates `size` bytes that are all zero: `None` means [`alloc_on_stack`](Self::alloc_on_stack).
+    /// Allocates `size` bytes that are all zero: `None` means
+    /// [`alloc_on_stack`](Self::alloc_on_stack).
     #[inline(always)]
     pub fn alloc_zeroed_fast(self, size: usize) -> Option<Object> {
         self.0.alloc_zeroed_fast(size)

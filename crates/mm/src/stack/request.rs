@@ -31,8 +31,8 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of an allocation: `None` means [`alloc_from_class`](Self::alloc_from_class), also for
-    /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
+    /// The fast path of an allocation: `None` means [`alloc_from_class`](Self::alloc_from_class),
+    /// also for a stack that is not ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub(super) fn alloc_fast(&self, size: usize) -> Option<Object> {
         if size >= self.fast.small_end.load(Ordering::Acquire) {
