@@ -8,11 +8,11 @@
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
-//! budget_stats, miss -> cached_pages
+//! budget_stats, miss, stash -> cached_pages
 //! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, retention, large,
 //!     withheld -> instance -> watch, pair -> misuse
-//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
-//!     -> listed, moving -> pages, paths, upkeep, cache_host, accounts -> locks
+//!     -> withholding -> stashes, upkeep -> bounding, direct_reclaim, reclaim
+//!     -> request -> resize, caches -> listed, moving -> pages, paths, cache_host, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -45,6 +45,8 @@ mod record;
 mod request;
 mod resize;
 mod retention;
+mod stash;
+mod stashes;
 mod stats;
 mod upkeep;
 mod validate;
@@ -70,6 +72,7 @@ pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;
 pub use resize::with_headroom;
+pub use stash::Stash;
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;
 pub use withheld::{Block, Ring};

@@ -218,7 +218,7 @@ impl<C: StackConfig> Stack<C> {
                     // Memory that caches gave back is no longer counted, but still resident: a
                     // mapping would come on top of it, and the kernel enforces the limit of the
                     // control group immediately.
-                    self.purge_free();
+                    self.upkeep().purge_free();
                 }
                 attempt()
             })
@@ -241,7 +241,8 @@ impl<C: StackConfig> Stack<C> {
         }
         let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
         let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
-        let live = taken.saturating_sub(of_zones).saturating_sub(self.cached_bytes());
+        let live =
+            taken.saturating_sub(of_zones).saturating_sub(self.inner().mappings.cached_bytes());
         frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
