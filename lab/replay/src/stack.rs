@@ -102,6 +102,10 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type Watch = AllInstruments;
 }
 
+/// A value that begins with a page, so that the same fields of it share lines in every process.
+#[repr(align(4096))]
+struct OnPages<T>(T);
+
 /// A stack as a kernel's memory.
 pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
@@ -112,7 +116,8 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
     fn build(options: &CachingOptions, lru: Option<LruOptions>) -> Result<Self> {
-        let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
+        let OnPages(stack): &'static OnPages<Stack<LabConfig<S>>> =
+            Box::leak(Box::new(OnPages(Stack::new())));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
         if let Err(error) = stack.init_with(&Linux, &options.stack, &options.cache) {
