@@ -91,6 +91,10 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     }
 }
 
+/// Locks by which CPUs hand objects of others over, which no cache counts among those of its slabs:
+/// of SLAB's alien arrays, and of SLQB's remote lists and the lists on their way there.
+const HAND_OVER_LOCKS: [&str; 3] = ["slab->alien", "slqb->remote_free", "slqb->rlist"];
+
 /// A slab policy on the slots of this machine.
 pub(crate) struct LabConfig<S>(PhantomData<S>);
 
@@ -280,11 +284,14 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             counters.add_lru(cache.lru_counters());
             counters.add_events(cache.events());
         }
+        self.stack.upkeep().visit_locks(&mut |name, lock| {
+            if HAND_OVER_LOCKS.contains(&name) {
+                counters.add_slab_lock(lock.stats().unwrap_or_default());
+            }
+        });
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
-                counters.slab_lock += lock.acquisitions;
-                counters.slab_contended += lock.contentions;
-                counters.slab_wait_ns += lock.wait_ns;
+                counters.add_slab_lock(lock);
             }
             counters.lock_bits += stats.slab_lock.acquisitions;
             counters.slabs += stats.slabs_allocated;
