@@ -164,29 +164,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         created
     }
 
-    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
-    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
-    /// Returns false if there is no such mapping.
-    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
-        let tables = self.tables;
-        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
-        *locked.tree.value() = false;
-        let group = GroupId(locked.mapping.group());
-        let allows_overread = locked.mapping.allows_overread();
-        drop(locked);
-        self.truncate(mapping, 0);
-        if group != GroupId::ROOT {
-            // Pages that wait in add batches are charged to the group.
-            self.drain_batches();
-        }
-        if allows_overread {
-            self.release_tail_blocks();
-        }
-        tables.mappings.give_up(mapping);
-        self.host.groups().leave(group);
-        true
-    }
-
     /// The word of the mapping's owner; `None` if there is no such mapping. O(1).
     pub fn owner(self, mapping: MappingId) -> Option<u64> {
         self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
@@ -293,15 +270,6 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // The cache as a whole.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Moves pages from add batches to their lists, and gives unused index nodes and descriptors
-    /// back. Returns the bytes of descriptors that it gave back. O(slots + descriptors).
-    pub fn trim(self) -> usize {
-        self.drain_batches();
-        self.tables.nodes.grace.release(self.host, 1);
-        self.release_tail_blocks();
-        self.tables.free.trim(&self.tables.pages, self.host.metadata())
-    }
-
     /// Returns how often each event has happened to pages. O(slots).
     pub fn events(self) -> EventCounts {
         self.tables.counters.sums()

@@ -48,7 +48,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
         // An add batch pins the pages that wait in it.
-        self.drain_slot();
+        self.drain_slot(&mut self.releases());
         let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         self.go_round(request, &mut round);
         if round.done.freed == 0 {
@@ -189,13 +189,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         counters.add(slot, scanned, round.done.scanned);
         counters.add(slot, stolen, round.done.freed);
         counters.add(slot, Event::Removed, round.frames);
-    }
-
-    /// Moves pages from the running CPU's add batch to their lists.
-    fn drain_slot(self) {
-        let mut releases = self.releases();
-        let slot = self.host.slot();
-        self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
     }
 }
 

@@ -35,12 +35,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         done
     }
 
-    /// Moves pages from the add batches of all CPUs to their lists.
-    pub(super) fn drain_batches(self) {
-        let mut releases = self.releases();
-        self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));
-    }
-
     fn invalidate_batch(
         self,
         mapping: MappingId,

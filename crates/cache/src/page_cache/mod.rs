@@ -10,17 +10,19 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! options, outcome, host, counters, waits, descriptors, demand, index -> workingset, list_balance,
-//!     mapping -> cache
-//!     -> release -> lookup -> latch -> dirty -> leave -> fill -> held, truncate, invalidate,
-//!        scan, group_scan, print, validate
+//! options, outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index
+//!     -> workingset, list_balance, tail_blocks, mapping -> cache
+//!     -> release -> lookup, drain, latch -> dirty, scan, group_scan -> alloc -> leave -> fill
+//!     -> held, truncate, invalidate, print, validate
 //! ```
 
+mod alloc;
 mod cache;
 mod counters;
 mod demand;
 mod descriptors;
 mod dirty;
+mod drain;
 mod error_sequence;
 mod fill;
 mod group_scan;
@@ -35,7 +37,6 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
-mod overread;
 mod print;
 mod readahead;
 mod release;

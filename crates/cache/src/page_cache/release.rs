@@ -26,11 +26,7 @@ pub(super) struct Releases<'a, H: Host> {
     pages: [PageNo; TOGETHER],
 }
 
-impl<'a, H: Host> Releases<'a, H> {
-    pub(super) fn new(cache: PageCacheRef<'a, H>) -> Self {
-        Self { cache, count: 0, pages: [PageNo(0); TOGETHER] }
-    }
-
+impl<H: Host> Releases<'_, H> {
     /// Adds a page that the caller owns.
     #[inline]
     pub(super) fn push(&mut self, page: PageNo) {
@@ -54,7 +50,12 @@ impl<H: Host> Drop for Releases<'_, H> {
     }
 }
 
-impl<H: Host> PageCacheRef<'_, H> {
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// A collector of pages to release.
+    pub(super) fn releases(self) -> Releases<'a, H> {
+        Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
+    }
+
     /// Frees up to [`TOGETHER`] pages that the caller owns.
     pub(super) fn release(self, pages: &[PageNo]) {
         if pages.is_empty() {
