@@ -1,5 +1,5 @@
-//! Memory for new pages, charged to their groups, and for the nodes of indexes. A request that finds
-//! none may reclaim once.
+//! Memory for new pages, charged to their groups, and for the nodes of indexes. A request that
+//! finds none may reclaim once.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
