@@ -214,7 +214,7 @@ impl<S: CachingStack> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
-    fn lists(&self) -> &PageAllocator<S::Pages> {
+    fn lists(&self) -> &PageAllocator<<S as CacheHost>::Pages> {
         CacheHost::pages(self.stack)
     }
 
