@@ -1,5 +1,5 @@
-//! The LRU policies, one line each, and one of them that is chosen by its name. The dispatch and the
-//! tests read them here.
+//! The LRU policies, one line each, and one of them that is chosen by its name. The dispatch and
+//! the tests read them here.
 
 use super::single::Single;
 use quarry_cache::lru::{

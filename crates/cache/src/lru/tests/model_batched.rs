@@ -1,5 +1,5 @@
-//! Batches in particular under the model checker; and a release that has forgotten a rule, which has
-//! to be found out.
+//! Batches in particular under the model checker; and a release that has forgotten a rule, which
+//! has to be found out.
 
 use super::model::{World, add_and_truncate, explore, explore_at_most, release_and_scan, together};
 use super::*;

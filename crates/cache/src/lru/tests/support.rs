@@ -1,5 +1,5 @@
-//! Pages without memory, on a fake system. The tests of other eras' policies have this file, too: it
-//! names nothing but what is in the module around it.
+//! Pages without memory, on a fake system. The tests of other eras' policies have this file, too:
+//! it names nothing but what is in the module around it.
 
 use super::*;
 
