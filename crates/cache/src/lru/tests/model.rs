@@ -8,7 +8,7 @@ use shuttle::sync::Arc;
 use shuttle::thread;
 use std::sync::Mutex;
 
-const SLOT: SlotIndex = SlotIndex(0);
+pub(super) const SLOT: SlotIndex = SlotIndex(0);
 
 /// An LRU of one slot and two nodes, and who has been freed.
 pub(super) struct World<P: LruPolicy> {

@@ -1,7 +1,9 @@
 //! Batches in particular under the model checker; and a release that has forgotten a rule, which
 //! has to be found out.
 
-use super::model::{World, add_and_truncate, explore, explore_at_most, release_and_scan, together};
+use super::model::{
+    SLOT, World, add_and_truncate, explore, explore_at_most, release_and_scan, together,
+};
 use super::*;
 use crate::lru::batches::INNER;
 
