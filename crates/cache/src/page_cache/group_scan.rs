@@ -15,7 +15,6 @@ use super::mapping::Mapping;
 use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::lru::{PageNo, State};
-use quarry_mm::frame::NodeId;
 use quarry_mm::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -57,7 +56,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let most_scanned = request.most_scanned.saturating_mul(2);
             self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
         }
-        self.note_scan(request.who, &round);
+        self.note_scan(request.who, round.done);
+        self.tables.counters.add(self.host.slot(), Event::Removed, round.frames);
         round.done
     }
 
@@ -168,30 +168,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             releases.push(page);
         }
         Found::Busy
-    }
-
-    /// The shadow entry of a page that was just evicted.
-    fn shadow_of(self, page: PageNo) -> u64 {
-        let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
-        let node = NodeId(descriptor.node.load(Relaxed));
-        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
-        tables.clocks.at(usize::from(node.0)).evicted(
-            tables.buckets,
-            node,
-            descriptor.group.load(Relaxed),
-            is_workingset,
-        )
-    }
-
-    fn note_scan(self, who: ScanFor, round: &Round) {
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
-        let (scanned, stolen) = match who {
-            ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
-            ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
-        };
-        counters.add(slot, scanned, round.done.scanned);
-        counters.add(slot, stolen, round.done.freed);
-        counters.add(slot, Event::Removed, round.frames);
     }
 }
 

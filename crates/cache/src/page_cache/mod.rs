@@ -12,7 +12,7 @@
 //! ```text
 //! options, outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index
 //!     -> workingset, list_balance, tail_blocks, mapping -> cache
-//!     -> release -> lookup, drain, latch -> dirty, scan, group_scan -> alloc -> leave -> fill
+//!     -> release -> lookup, latch -> dirty, scan -> group_scan -> alloc -> leave -> fill
 //!     -> held, truncate, invalidate, print, validate
 //! ```
 
@@ -22,7 +22,6 @@ mod counters;
 mod demand;
 mod descriptors;
 mod dirty;
-mod drain;
 mod error_sequence;
 mod fill;
 mod group_scan;
