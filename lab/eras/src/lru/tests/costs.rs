@@ -1,4 +1,4 @@
-//! What the policies cost, in critical sections and sentinels; and which locks there are.
+//! The costs of the policies, in critical sections and sentinels; and which locks there are.
 
 use super::*;
 use std::collections::BTreeMap;
