@@ -3,7 +3,8 @@
 //! A CPU keeps the extents that it frees within a share of the memory in use, so that a process
 //! hardly grows by them; it always keeps one extent. Where memory is short it keeps nothing.
 
-use super::allocator::{MOST_LOST, PageAllocator};
+use super::alloc::MOST_LOST;
+use super::allocator::PageAllocator;
 use super::extent_list::{ExtentList, Leaving, Movement};
 use super::policy::PagePolicy;
 use super::request::Page;

@@ -138,14 +138,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// The node of frames that may be a free extent: frames of one movable pageblock.
-    #[inline]
-    pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
-        let tag = self.zones.memory().pageblocks().of(first).tag();
-        let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
-        (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
-    }
-
     /// Aborts the process where frames that are about to become a free extent are free already.
     fn check_extent(&self, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
