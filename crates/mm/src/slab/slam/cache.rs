@@ -7,7 +7,7 @@ use crate::frame::Pfn;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::late::Late;
-use crate::slab::sheaf::Sheaf;
+use crate::slab::sheaf_cache::Sheaf;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
 
 /// Most steps from one object to the next to look at, among those that come to a CPU together.

@@ -14,7 +14,7 @@ use crate::slab::params::CacheParams;
 use crate::slab::parked::ParkedObjects;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
-use crate::slab::sheaf::Sheaf;
+use crate::slab::sheaf_cache::Sheaf;
 use crate::slab::stats::{Occupancy, SlabStats};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
