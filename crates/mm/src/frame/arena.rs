@@ -122,7 +122,7 @@ impl Arena {
     /// Bytes from the base to the end of the frames that have metadata. Everything in use lies in
     /// this span, which only grows.
     #[must_use]
-    pub fn span_bytes(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
     }
 
@@ -152,7 +152,7 @@ impl Arena {
 
     /// Returns whether a pageblock is foreign, or lost.
     #[must_use]
-    pub fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
+    pub(crate) fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
         self.bits.is_set(Bit::Excluded, pageblock.0)
     }

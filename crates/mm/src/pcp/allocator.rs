@@ -187,7 +187,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Turns the frames that zones keep for requests of an exact number into free blocks again.
-    pub fn flush_extents(&self) {
+    pub(crate) fn flush_extents(&self) {
         self.zones.flush_extents();
     }
 
@@ -238,7 +238,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Pages that the lists exchange with a zone at a time.
     #[must_use]
-    pub fn pcp_batch(&self) -> u32 {
+    pub(crate) fn pcp_batch(&self) -> u32 {
         self.pcps.store.sizes.batch
     }
 

@@ -224,15 +224,9 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Extents that were taken from the lists, and put on them, outside of the gate.
     #[must_use]
-    pub fn extents_passed_outside(&self) -> (u64, u64) {
+    pub(crate) fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
-    }
-
-    /// Gives the extents on all lists back to the zones. O(slots).
-    pub fn drain_extents(&self) {
-        let store = &self.pcps.store;
-        store.slots().for_each(|slot| store.drain_extents_of(&self.zones, slot));
     }
 
     /// Frames on the lists of a slot and node: pages, and extents. Waits for the lists of pages.
@@ -244,7 +238,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Returns whether any list has an extent. O(slots).
     #[must_use]
-    pub fn lists_any_extent(&self) -> bool {
+    pub(crate) fn lists_any_extent(&self) -> bool {
         self.pcps.store.extent_lists().any(|list| list.frames() > 0)
     }
 }

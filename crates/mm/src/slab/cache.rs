@@ -261,7 +261,7 @@ impl Cache {
     /// Bytes of each object before the address that callers know: see the type.
     #[inline]
     #[must_use]
-    pub fn link_bytes(&self) -> usize {
+    pub(crate) fn link_bytes(&self) -> usize {
         self.link_bytes
     }
 

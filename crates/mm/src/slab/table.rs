@@ -132,7 +132,7 @@ impl CacheTable {
     }
 
     /// Keeps all caches created so far from being shared by later ones.
-    pub fn keep_apart(&self) {
+    pub(crate) fn keep_apart(&self) {
         let _held = self.adding.lock();
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -139,7 +139,7 @@ impl SlotArea {
 
     /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had any.
     #[must_use]
-    pub fn is_awake(&self, slot: SlotIndex) -> bool {
+    pub(super) fn is_awake(&self, slot: SlotIndex) -> bool {
         match self.rooms.awake.get(slot.index() / 64) {
             Some(word) => word.load(Relaxed) >> (slot.0 % 64) & 1 == 1,
             None => self.count(slot).words() > 0,
@@ -190,7 +190,12 @@ impl SlotArea {
     /// Returns for how many objects `array` of `slot`, which lies in its narrow place, may have
     /// room: more than now, or `None`. Takes no lock, so it is a hint for a caller without
     /// `bounds_lock`.
-    pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
+    pub(super) fn room_within(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        limits: &Limits,
+    ) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);
         let left = limits.left(self.slot_room(slot), self.all_room()) / each;
