@@ -44,7 +44,7 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.paths().free_listed(pointer.cast()) {
+        if !STACK.free_listed(pointer.cast()) {
             free_unlisted(pointer);
         }
     }
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 /// Same as [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
-    if STACK.paths().usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
-        demand(pointer, |object| STACK.paths().demand_room(Entry::FreeSized, object, size));
+    if STACK.usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
+        demand(pointer, |object| STACK.demand_room(Entry::FreeSized, object, size));
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
 pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
     // memalign rounds up.
     let align = align.checked_next_power_of_two().unwrap_or(align);
-    demand(pointer, |object| STACK.paths().demand_size(entry, object, size, align));
+    demand(pointer, |object| STACK.demand_size(entry, object, size, align));
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
         return malloc_within(size);
     }
     // Size 0 never stays in place.
-    if !STACK.paths().stays_fast(pointer.cast(), size) {
+    if !STACK.stays_fast(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
     }
@@ -290,7 +290,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// `pointer` is null or came from this allocator; others abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
-    match Object::new(pointer.cast()).and_then(|object| STACK.paths().usable_fast_in_use(object)) {
+    match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {
         Some(bytes) => bytes,
         // SAFETY: the caller's promise is passed on.
         None => unsafe { usable_size_slow(pointer) },

@@ -168,7 +168,7 @@ fn fast_paths_stay_within_their_budgets() {
 const OFTEN: [&str; 9] = [
     "7process5build",
     "16alloc_on_process",
-    "13alloc_refused",
+    "14alloc_on_stack",
     "14refill_and_pop",
     "8take_one",
     "13take_fallback",

@@ -256,7 +256,7 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller gives up what `alloc` gave it.
         unsafe {
-            if !process::STACK.paths().free_fast(pointer) {
+            if !process::STACK.free_fast(pointer) {
                 free_refused(pointer);
             }
         }

@@ -12,7 +12,7 @@ use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::slab::Occupancy;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
-use quarry_mm::stack::{HeapUse, MIN_ALIGN, Request, StackStats};
+use quarry_mm::stack::{HeapUse, MIN_ALIGN, Request, StackStats, Watch};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -175,7 +175,7 @@ fn build() -> Mode {
 pub fn alloc(request: Request) -> Option<Object> {
     let is_plain = request.align <= MIN_ALIGN;
     let object = match request.zeroed {
-        false if is_plain => STACK.paths().alloc_fast(request.size),
+        false if is_plain => STACK.alloc_fast(request.size),
         true if is_plain => alloc_zeroed_fast(request.size),
         _ => None,
     };
@@ -194,20 +194,20 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
     {
         return Some(object);
     }
-    serve(request.size, || STACK.paths().alloc_on_stack(request))
+    serve(request.size, || STACK.alloc_on_stack(request))
 }
 
 /// Allocates without the gate, if possible.
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
-    let counted = STACK.paths().alloc_counted(size, zeroed);
-    counted.or_else(|| STACK.paths().alloc_listed(size, zeroed))
+    let counted = STACK.watch().alloc_counted(&STACK, size, zeroed);
+    counted.or_else(|| STACK.alloc_listed(size, zeroed))
 }
 
 /// The fast path of an allocation that is all zero; on `None`, call [`alloc_on_process`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
-    let object = STACK.paths().alloc_zeroed_fast(size)?;
+    let object = STACK.alloc_zeroed_fast(size)?;
     // `pthread_create` allocates a table this way, maybe in a program that has grown without
     // threads.
     if size > 64 && background::may_be_due() {
@@ -229,7 +229,7 @@ fn start_thread() {
 /// Same as [`Stack::realloc`].
 #[inline]
 pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object> {
-    if request.align <= MIN_ALIGN && STACK.paths().stays_fast(object.as_ptr(), request.size) {
+    if request.align <= MIN_ALIGN && STACK.stays_fast(object.as_ptr(), request.size) {
         return Some(object);
     }
     // SAFETY: the caller's promise is passed on.
@@ -250,7 +250,7 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
                 return moved;
             }
         }
-        serve(request.size, || STACK.paths().realloc_slow(object, request))
+        serve(request.size, || STACK.realloc_aligned(object, request.size, request.align))
     }
 }
 
@@ -260,18 +260,18 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
 /// Same as [`Stack::realloc`].
 #[inline(never)]
 unsafe fn realloc_outside(object: Object, size: usize) -> Option<Object> {
-    if STACK.paths().stays_block_fast(object.as_ptr(), size) {
+    if STACK.stays_block_fast(object.as_ptr(), size) {
         return Some(object);
     }
     // SAFETY: the caller's promise is passed on; a moved object is freed once.
-    let moved = unsafe { STACK.paths().move_fast(object, size, |object| free(object)) };
+    let moved = unsafe { STACK.move_fast(object, size, |object| free(object)) };
     moved.or_else(|| stays_large(object, size).then_some(object))
 }
 
 fn stays_large(object: Object, size: usize) -> bool {
     let _errno = KeepErrno::new();
     let _inside = gate::enter();
-    STACK.paths().stays_large(object, size)
+    STACK.stays_large(object, size)
 }
 
 /// Same as [`Stack::usable_size`].
@@ -431,7 +431,7 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) unsafe fn free(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.paths().free_fast(object.as_ptr()) {
+        if !STACK.free_fast(object.as_ptr()) {
             free_slow(object);
         }
     }
@@ -446,7 +446,7 @@ pub(crate) unsafe fn free(object: Object) {
 pub unsafe fn free_slow(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.paths().free_listed(object.as_ptr()) {
+        if !STACK.free_listed(object.as_ptr()) {
             free_inside(object);
         }
     }
@@ -461,7 +461,7 @@ pub unsafe fn free_inside(object: Object) {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
     // SAFETY: the caller's promise is passed on.
-    unsafe { STACK.paths().free_slow(object) };
+    unsafe { STACK.free_slow(object) };
     drop(inside);
     background::wake_reclaimer();
 }

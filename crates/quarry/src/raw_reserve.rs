@@ -65,7 +65,7 @@ impl RawReserve {
         if !STACK.owns(address) {
             return None;
         }
-        let bytes = STACK.paths().usable_fast(address)?;
+        let bytes = STACK.usable_fast(address)?;
         if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
             return None;
         }

@@ -1,9 +1,9 @@
 //! Pages after which memory can be read.
 //!
 //! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So a
-//! page that may be overread is never the last block of its pageblock. The page allocator would return such a
-//! block again as soon as it is freed, because its lists give the latest one first; so the block is
-//! set aside until memory goes back.
+//! page that may be overread is never the last block of its pageblock. The page allocator would
+//! return such a block again as soon as it is freed, because its lists give the latest one first;
+//! so the block is set aside until memory goes back.
 
 use super::cache::PageCacheRef;
 use super::host::Host;

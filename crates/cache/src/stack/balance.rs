@@ -29,7 +29,7 @@ use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::pcp::PageAllocator;
-use quarry_mm::stack::{CacheHost, Pressure};
+use quarry_mm::stack::{CacheHost, Pressure, Stash};
 use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
@@ -245,9 +245,9 @@ impl<S: CachingStack> Run<'_, S> {
 
     /// Takes back Quarry's own reserves.
     fn take_own(&mut self) {
-        self.stack.shrink_mappings(self.missing());
+        self.stack.give(Stash::Mappings, self.missing());
         if self.passes == 1 {
-            self.stack.relieve();
+            self.stack.give(Stash::Barns, self.missing());
         }
         if self.priority <= PARKED_PRIORITY && !self.has_drained && self.missing() > 0 {
             self.has_drained = true;

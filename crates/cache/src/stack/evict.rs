@@ -40,7 +40,7 @@ fn evict_for<S: CachingStack>(
     miss: &mut Miss<'_>,
     attempt: &mut dyn FnMut() -> bool,
 ) -> bool {
-    let mut has_freed = stack.take_stocks(miss, CLUSTER);
+    let mut has_freed = stack.take_in_parts(miss.frames().max(CLUSTER), &|| miss.missing());
     let (mut fruitless, mut lost) = (0, 0);
     loop {
         let has_all = miss.collect();

@@ -18,8 +18,8 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 /// Moves the objects of caches between callers and slabs.
 ///
 /// Every method is safe to call from any thread at any time. Slow paths hold no lock when they call
-/// the page allocator. A policy is one type; this trait is what every policy has, and [`ParkedObjects`]
-/// what it may have besides.
+/// the page allocator. A policy is one type; this trait is what every policy has, and
+/// [`ParkedObjects`] what it may have besides.
 pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
@@ -62,7 +62,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         false
     }
 
-    /// Takes an object from the running CPU; after `None`, call [`alloc_from_slabs`](Self::alloc_from_slabs).
+    /// Takes an object from the running CPU; after `None`, call
+    /// [`alloc_from_slabs`](Self::alloc_from_slabs).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
     /// Gives an object to the running CPU; after `Refused`, call [`free_slow`](Self::free_slow).

@@ -2,8 +2,8 @@
 
 use super::footprint::excess;
 use super::instance::{Stack, StackConfig};
+use super::stash::Stash;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
-use crate::slab::SlabPolicy;
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
@@ -77,9 +77,9 @@ impl<C: StackConfig> Stack<C> {
     fn give_way(&self, frames: u32) -> u32 {
         let inner = self.inner();
         let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_cache(inner.pages.zones(), frames);
+        let mut left = inner.mappings.shrink_cache(zones, frames);
         if left > 0 {
-            inner.slab.relieve(&self.context());
+            self.give(Stash::Barns, left);
         }
         for node in zones.all().map(|zone| zone.node()) {
             let bytes = left as usize * FRAME_BYTES;

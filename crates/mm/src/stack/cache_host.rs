@@ -2,10 +2,11 @@
 
 use super::cached_pages::{CacheHost, CachedPages};
 use super::instance::{Stack, StackConfig};
-use super::miss::{Claimant, Miss};
+use super::miss::Claimant;
+use super::stash::Stash;
 use crate::frame::Metadata;
 use crate::pcp::PageAllocator;
-use crate::slab::{CacheId, CacheParams, SlabPolicy};
+use crate::slab::{CacheId, CacheParams};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
@@ -80,17 +81,12 @@ impl<C: StackConfig> CacheHost for Stack<C> {
         self.timed(work)
     }
 
-    fn take_stocks(&self, miss: &Miss<'_>, least: u32) -> bool {
-        self.take_stocks(miss, least)
+    fn give(&self, stash: Stash, frames: u32) {
+        self.give(stash, frames);
     }
 
-    fn shrink_mappings(&self, frames: u32) {
-        let inner = self.inner();
-        inner.mappings.shrink_cache(inner.pages.zones(), frames);
-    }
-
-    fn relieve(&self) {
-        self.inner().slab.relieve(&self.context());
+    fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool {
+        self.take_in_parts(frames, missing)
     }
 
     fn shrink_all(&self) {

@@ -6,6 +6,7 @@
 
 use super::budget_stats::BudgetStats;
 use super::miss::{Claimant, Miss};
+use super::stash::Stash;
 use crate::frame::Metadata;
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{CacheId, CacheParams};
@@ -30,7 +31,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
 
     /// Takes frames from the cache for a request, and attempts it again; returns whether that was
     /// served. First takes memory that is cheaper to get back than a page, by
-    /// [`CacheHost::take_stocks`].
+    /// [`CacheHost::take_in_parts`].
     fn reclaim_for<H: CacheHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
@@ -163,15 +164,13 @@ pub trait CacheHost: Sized {
     /// Does a stage of a direct reclaim, and notes what it took.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Takes freed mappings, of `least` frames at least, and objects in barns, as far as a request
-    /// lacks them; returns whether that has freed anything. O(1) where nothing is held.
-    fn take_stocks(&self, miss: &Miss<'_>, least: u32) -> bool;
+    /// Gives the memory of a stash to the zones: `frames` frames where it can give a part, all of
+    /// it otherwise. O(caches * slots).
+    fn give(&self, stash: Stash, frames: u32);
 
-    /// Takes freed mappings of at least `frames` frames, if there are, out of the mapping cache.
-    fn shrink_mappings(&self, frames: u32);
-
-    /// Takes objects out of barns.
-    fn relieve(&self);
+    /// Takes memory out of the stashes that give a part, up to `frames` of each, until `missing`
+    /// says 0; returns whether it has fallen. O(1) where nothing is held.
+    fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
     /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).
     fn shrink_all(&self);

@@ -15,11 +15,10 @@
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
 use super::miss::{Claimant, Miss};
-use crate::frame::FRAME_BYTES;
+use super::stash::Stash;
 use crate::slab::{Cache, ParkedObjects, SlabPolicy};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::own_stack;
-use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
@@ -64,18 +63,19 @@ impl<C: StackConfig> Stack<C> {
         self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
-    /// See [`CacheHost::take_stocks`](super::cached_pages::CacheHost::take_stocks).
-    pub(super) fn take_stocks(&self, miss: &Miss<'_>, least: u32) -> bool {
-        let inner = self.inner();
-        let before = miss.missing();
-        if self.cached_bytes() >= FRAME_BYTES {
-            inner.mappings.shrink_cache(inner.pages.zones(), miss.frames().max(least));
-        }
-        if miss.missing() > 0 && inner.limits.barns() > 0 {
-            inner.slab.relieve(&self.context());
-            inner.pages.drain_slot(self.fast.percpu.current());
-        }
-        miss.missing() < before
+    /// Gives back what is held for later, because a request found nothing now: parked objects and
+    /// empty slabs of all caches, per-CPU page lists, freed mappings. Returns whether there was
+    /// anything. O(caches * slots).
+    #[cold]
+    fn direct_reclaim(&self) -> bool {
+        let pages = self.pages();
+        // Frames that the running task has a claim to have been freed as well.
+        let before = self.used_beside_claims();
+        self.give(Stash::Mappings, u32::MAX);
+        self.shrink_all();
+        // A free pageblock of one node may be all that another node lacks.
+        let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
+        given_back || self.used_beside_claims() < before
     }
 
     /// The second stage.
@@ -119,9 +119,7 @@ impl<C: StackConfig> Stack<C> {
         let (used, room) = (self.used_beside_claims(), budget.limit().saturating_sub(before));
         used < before
             || used > before && frames <= room
-            || self.cached_bytes() >= FRAME_BYTES
-            || self.pages().lists_any_extent()
-            || self.withheld.is_there_for_others()
+            || [Stash::Mappings, Stash::Withheld, Stash::Extents].iter().any(|it| self.holds(*it))
             || coarse_ns() >= until
             || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
     }

@@ -16,7 +16,7 @@ impl<C: StackConfig> Stack<C> {
     /// A block for `size` bytes, if the running CPU has one listed. O(1), and O(size) for what has
     /// to be cleared.
     #[inline]
-    pub(super) fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
+    pub fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
         // With an instrument on, or before the stack is ready, the small end is 0.
         let is_block = size > classes::LARGEST && size <= LARGEST_BLOCK;
         if !is_block || self.fast.small_end.load(Ordering::Acquire) == 0 {
@@ -40,7 +40,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
     #[inline]
-    pub(super) unsafe fn free_listed(&self, address: *mut u8) -> bool {
+    pub unsafe fn free_listed(&self, address: *mut u8) -> bool {
         let Some((pfn, count)) = self.block_fast(address) else { return false };
         let frames = self.frames();
         if self.may_withhold(count) {

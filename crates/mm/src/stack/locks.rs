@@ -2,6 +2,7 @@
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
+use super::upkeep::Upkeep;
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
 use quarry_sys::lock::LockStats;
@@ -11,20 +12,22 @@ use quarry_sys::percpu::PerCpu;
 /// Most names that locks have.
 const MOST_NAMES: usize = 40;
 
-impl<C: StackConfig> Stack<C> {
-    /// Visits every lock of the stack, which is initialised. O(caches + slots).
-    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        let inner = self.inner();
+impl<C: StackConfig> Upkeep<'_, C> {
+    /// Visits every lock of the stack, which is initialised. In the child of a fork, a library calls
+    /// `adopt_in_child` of each: that lets go of what other threads held for one step of a fast
+    /// path. O(caches + slots).
+    pub fn visit_locks(self, visit: &mut Visit<'_>) {
+        let (stack, inner) = (self.0, self.0.inner());
         inner.pages.visit_locks(visit);
-        inner.slab.visit_locks(&self.context(), visit);
+        inner.slab.visit_locks(&stack.context(), visit);
         inner.caches.visit_locks(visit);
         inner.mappings.visit_locks(visit);
         inner.metadata.visit_locks(visit);
-        self.footprint.visit_locks(visit);
-        self.withheld.visit_locks(visit);
-        self.watch.visit_locks(visit);
-        C::Cache::visit_locks(self, visit);
-        self.fast.percpu.visit_locks(visit);
+        stack.footprint.visit_locks(visit);
+        stack.withheld.visit_locks(visit);
+        stack.watch.visit_locks(visit);
+        C::Cache::visit_locks(stack, visit);
+        stack.fast.percpu.visit_locks(visit);
     }
 }
 
@@ -50,7 +53,7 @@ impl LockKinds {
     #[inline(never)]
     pub(super) fn sum<C: StackConfig>(&mut self, stack: &Stack<C>) {
         let Self { kinds, count } = self;
-        stack.visit_locks(&mut |name, lock| {
+        stack.upkeep().visit_locks(&mut |name, lock| {
             let Some(stats) = lock.stats() else { return };
             let known = kinds[..*count].iter().position(|(known, _)| *known == name);
             let kind = known.unwrap_or(*count);

@@ -4,15 +4,17 @@
 //! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
 //! compiled for its own policy.
 //!
-//! A user sees [`Stack`] and [`CacheRef`]; a library on top of a stack also [`Stack::paths`] and
+//! A user sees [`Stack`] and [`CacheRef`]: [`Stack::alloc`] and its like. A library on top of a stack
+//! puts something of its own between the fast and the slow half of each request, as `libquarry.so`
+//! does (errno, the gate that `fork` closes, the start of a thread), and looks after the stack by
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
-//! budget_stats, miss -> cached_pages
+//! budget_stats, miss, stash -> cached_pages
 //! call, durations, cached_pages -> deferral, fast_path, footprint, instruments, retention, large,
 //!     withheld -> instance -> watch, pair -> misuse
-//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim
-//!     -> listed, moving -> pages, paths, upkeep, cache_host, accounts -> locks
+//!     -> withholding -> stashes, upkeep -> bounding, direct_reclaim, reclaim
+//!     -> request -> resize, caches -> listed, moving -> pages, cache_host, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -38,13 +40,14 @@ mod misuse;
 mod moving;
 mod pages;
 mod pair;
-mod paths;
 mod print;
 mod reclaim;
 mod record;
 mod request;
 mod resize;
 mod retention;
+mod stash;
+mod stashes;
 mod stats;
 mod upkeep;
 mod validate;
@@ -65,11 +68,11 @@ pub use large::{LargeCounts, LargeStats};
 pub use miss::{Claimant, Miss};
 pub use misuse::Misuse;
 pub use pages::PageFlags;
-pub use paths::Paths;
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use record::ServedBy;
 pub use resize::with_headroom;
+pub use stash::Stash;
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;
 pub use withheld::{Block, Ring};

@@ -22,9 +22,9 @@
 //! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
 //! `retention`).
 
-use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
 use super::retention::{MOST_LOOKS, Retention};
+use super::upkeep::Upkeep;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone, Zones};
@@ -157,60 +157,73 @@ impl<C: StackConfig> Stack<C> {
     pub fn trim(&self) -> usize {
         self.watch.give_back(self);
         self.shrink_all();
-        let bytes = self.purge_free();
+        let bytes = self.upkeep().purge_free();
         // Clean pageblocks hold no memory, but address space.
         self.pages().give_back();
         bytes
     }
 
-    /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).
-    pub(super) fn shrink_all(&self) {
-        self.free_withheld();
-        let inner = self.inner();
-        let _active = inner.pages.zones().reclaiming(|_| true);
-        C::Cache::trim(self);
-        inner.slab.reclaim(&self.context(), Reclaim::All);
-        inner.pages.drain_all();
-        inner.pages.flush_extents();
+    /// Looks at everything, and gives back all that it finds due. Takes each lock for short moments
+    /// only; the work is bounded by what there is to give back.
+    pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
+        let mut done = self.upkeep().look(state);
+        while let Some(bytes) = self.upkeep().purge_due(state) {
+            done.bytes += bytes;
+        }
+        done
+    }
+}
+
+impl<C: StackConfig> Upkeep<'_, C> {
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
+    /// stay as they are where the calling thread may not stop them (see
+    /// [`reaches_every_slot`](quarry_sys::percpu::PerCpu::reaches_every_slot)).
+    pub fn shrink_all(self) {
+        self.0.shrink_all();
     }
 
     /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.
     /// O(nodes).
-    pub(super) fn freeable_bytes(&self) -> usize {
-        let inner = self.inner();
+    #[must_use]
+    pub fn freeable_bytes(self) -> usize {
+        let inner = self.0.inner();
         let dirty: usize = inner.pages.zones().all().map(|zone| zone.dirty() as usize).sum();
         dirty * FRAME_BYTES + inner.mappings.cached_bytes()
     }
 
     /// Bytes that the next look may find unneeded beside those: in barns, and on CPUs. O(caches *
     /// slots that are awake), unlike [`parked_bytes_at_most`](Self::parked_bytes_at_most).
-    pub(super) fn parked_bytes(&self) -> usize {
-        self.inner().limits.barns() + self.fast.percpu.area().held_bytes()
+    #[must_use]
+    pub fn parked_bytes(self) -> usize {
+        self.0.inner().limits.barns() + self.0.fast.percpu.area().held_bytes()
     }
 
     /// The part of these bytes that is in barns. O(1).
-    pub(super) fn parked_in_barns(&self) -> usize {
-        self.inner().limits.barns()
+    #[must_use]
+    pub fn parked_in_barns(self) -> usize {
+        self.0.inner().limits.barns()
     }
 
     /// Bytes in barns, and the room of the arrays of CPUs. O(1).
-    pub(super) fn parked_bytes_at_most(&self) -> usize {
-        self.inner().limits.barns() + self.fast.percpu.area().all_room()
+    #[must_use]
+    pub fn parked_bytes_at_most(self) -> usize {
+        self.0.inner().limits.barns() + self.0.fast.percpu.area().all_room()
     }
 
     /// Bytes of freed mappings in the mapping cache. O(1).
-    pub(super) fn cached_bytes(&self) -> usize {
-        self.inner().mappings.cached_bytes()
+    #[must_use]
+    pub fn cached_bytes(self) -> usize {
+        self.0.inner().mappings.cached_bytes()
     }
 
     /// Gives free blocks and cached mappings to the operating system at once; returns the bytes.
-    pub(super) fn purge_free(&self) -> usize {
+    pub fn purge_free(self) -> usize {
         if self.freeable_bytes() == 0 { 0 } else { own_stack::run(|| self.purge_free_here()) }
     }
 
     #[inline(never)]
-    fn purge_free_here(&self) -> usize {
-        let inner = self.inner();
+    fn purge_free_here(self) -> usize {
+        let inner = self.0.inner();
         let mut bytes = inner.mappings.release_cached(inner.pages.zones());
         for zone in inner.pages.zones().all() {
             let whole = inner.pages.zones().give_back_of(zone.node(), Whole::Dirty, usize::MAX);
@@ -219,52 +232,23 @@ impl<C: StackConfig> Stack<C> {
         bytes
     }
 
-    /// Gives back what is held for later, because a request found nothing now: parked objects and
-    /// empty slabs of all caches, per-CPU page lists, freed mappings. Returns whether there was
-    /// anything. O(caches * slots).
-    #[cold]
-    pub(super) fn direct_reclaim(&self) -> bool {
-        let pages = self.pages();
-        // Frames that the running task has a claim to have been freed as well.
-        let before = self.used_beside_claims();
-        self.inner().mappings.release_cached(pages.zones());
-        self.shrink_all();
-        // A free pageblock of one node may be all that another node lacks.
-        let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
-        given_back || self.used_beside_claims() < before
-    }
-
-    /// Looks at everything, and gives back all that it finds due. Takes each lock for short moments
-    /// only; the work is bounded by what there is to give back.
-    pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
-        let mut done = self.look(state);
-        while let Some(bytes) = self.purge_due(state) {
-            done.bytes += bytes;
-        }
-        done
-    }
-
     /// Same as [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory
-    /// that is needed again soon after it went back is kept longer the next time.
+    /// that is needed again soon after it went back is kept longer the next time, for up to eight
+    /// delays.
     #[inline(never)]
-    pub(super) fn look_at(
-        &self,
-        state: &mut ReclaimState,
-        now_ns: u64,
-        delay_ns: u64,
-    ) -> Reclaimed {
-        state.retention.see(self.footprint_frames(), now_ns, delay_ns);
+    pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
+        state.retention.see(self.0.footprint_frames(), now_ns, delay_ns);
         self.look(state)
     }
 
     /// Looks at everything and notes what is due; only cached mappings go back at once.
-    pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
+    pub fn look(self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
         // Where memory is short, the zones also need what lists get during this look.
-        let _active = self.pages().zones().reclaiming(Zone::is_below_high);
+        let _active = self.0.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
-        let inner = self.inner();
+        let inner = self.0.inner();
         let unused_since = state.note_cached_extents(inner.mappings.cached_so_far());
         let cached = inner.mappings.cached_charged();
         done.bytes += inner.mappings.release_unused_since(inner.pages.zones(), unused_since);
@@ -281,8 +265,8 @@ impl<C: StackConfig> Stack<C> {
 
     /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None`
     /// where nothing is due any more.
-    pub(super) fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
-        let pages = &self.inner().pages;
+    pub fn purge_due(self, state: &mut ReclaimState) -> Option<usize> {
+        let pages = &self.0.inner().pages;
         for zone in pages.zones().all() {
             let node = usize::from(zone.node().0);
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
@@ -304,10 +288,10 @@ impl<C: StackConfig> Stack<C> {
     /// A step through the sparse slabs of a cache that no thread has used since the last look:
     /// gives back pages without an object in use. Returns the bytes, `None` where nothing is due
     /// any more.
-    pub(super) fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
-        let (inner, context) = (self.inner(), self.context());
+    pub fn purge_sparse(self, state: &mut ReclaimState) -> Option<usize> {
+        let (inner, context) = (self.0.inner(), self.0.context());
         // The checks fill free objects with bytes that they want to see again.
-        if self.watch.have_records() {
+        if self.0.watch.have_records() {
             return None;
         }
         let is_due = |cache: &&Cache| state.rest[cache.id().index()] == Rest::Due;
@@ -325,8 +309,8 @@ impl<C: StackConfig> Stack<C> {
         Some(bytes)
     }
 
-    fn shrink_idle_caches(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let (inner, context) = (self.inner(), self.context());
+    fn shrink_idle_caches(self, state: &mut ReclaimState, done: &mut Reclaimed) {
+        let (inner, context) = (self.0.inner(), self.0.context());
         let busy = self.busy_slots(state);
         let mut idle = [false; MAX_CACHES];
         for cache in inner.caches.iter() {
@@ -351,8 +335,8 @@ impl<C: StackConfig> Stack<C> {
 
     /// Finds the slots that have pushed or popped anything since the last look. O(1) for those that
     /// are asleep or were never used.
-    fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
-        let area = self.fast.percpu.area();
+    fn busy_slots(self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
+        let area = self.0.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];
         for slot in area.awake() {
             let group = &mut operations[slot.index() % SLOT_GROUPS];
@@ -364,14 +348,14 @@ impl<C: StackConfig> Stack<C> {
         })
     }
 
-    fn shrink_page_lists(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let pages = &self.inner().pages;
+    fn shrink_page_lists(self, state: &mut ReclaimState, done: &mut Reclaimed) {
+        let pages = &self.0.inner().pages;
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
         if core::mem::replace(&mut state.page_operations, operations) == operations {
             pages.drain_all();
         } else {
-            for slot in 0..self.fast.percpu.area().slots() {
+            for slot in 0..self.0.fast.percpu.area().slots() {
                 done.shrunk += u32::from(pages.decay(SlotIndex(slot)));
             }
         }

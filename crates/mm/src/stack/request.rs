@@ -31,10 +31,10 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of an allocation: `None` means [`alloc_from_class`](Self::alloc_from_class), also for
-    /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
+    /// The fast path of an allocation: `None` means [`alloc_on_stack`](Self::alloc_on_stack),
+    /// also for a stack that is not ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
-    pub(super) fn alloc_fast(&self, size: usize) -> Option<Object> {
+    pub fn alloc_fast(&self, size: usize) -> Option<Object> {
         if size >= self.fast.small_end.load(Ordering::Acquire) {
             return None;
         }
@@ -45,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// [`alloc_fast`](Self::alloc_fast) for `size` bytes that are all zero.
     #[inline(always)]
-    pub(super) fn alloc_zeroed_fast(&self, size: usize) -> Option<Object> {
+    pub fn alloc_zeroed_fast(&self, size: usize) -> Option<Object> {
         let object = self.alloc_fast(size)?;
         let start = object.as_ptr();
         if size <= FEW_BYTES {
@@ -156,11 +156,11 @@ impl<C: StackConfig> Stack<C> {
         {
             return Some(object);
         }
-        self.alloc_refused(request)
+        self.alloc_on_stack(request)
     }
 
     /// [`alloc`](Self::alloc) where the fast path has refused, or cannot serve the request at all.
-    pub(super) fn alloc_refused(&self, request: Request) -> Option<Object> {
+    pub fn alloc_on_stack(&self, request: Request) -> Option<Object> {
         if self.is_watched() {
             return self.alloc_watched(request);
         }
@@ -218,7 +218,7 @@ impl<C: StackConfig> Stack<C> {
                     // Memory that caches gave back is no longer counted, but still resident: a
                     // mapping would come on top of it, and the kernel enforces the limit of the
                     // control group immediately.
-                    self.purge_free();
+                    self.upkeep().purge_free();
                 }
                 attempt()
             })
@@ -241,7 +241,8 @@ impl<C: StackConfig> Stack<C> {
         }
         let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
         let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
-        let live = taken.saturating_sub(of_zones).saturating_sub(self.cached_bytes());
+        let live =
+            taken.saturating_sub(of_zones).saturating_sub(self.inner().mappings.cached_bytes());
         frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
@@ -313,7 +314,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
     #[inline(always)]
-    pub(super) unsafe fn free_fast(&self, address: *mut u8) -> bool {
+    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
         let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
         if self.slab.looks_at_frees() {
             return false;
@@ -331,7 +332,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Safety
     /// Same as for [`free_fast`](Self::free_fast).
-    pub(super) unsafe fn free_slow(&self, object: Object) {
+    pub unsafe fn free_slow(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         if unsafe { self.watch.free(self, Entry::Free, object) } {
             return;

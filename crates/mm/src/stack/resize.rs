@@ -49,7 +49,7 @@ impl<C: StackConfig> Stack<C> {
     /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` means that
     /// it has to be called. O(1), no lock. Any address may be given, also null.
     #[inline(always)]
-    pub(super) fn usable_fast(&self, address: *mut u8) -> Option<usize> {
+    pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
         let (kind, ..) = self.object_fast(address)?;
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
@@ -57,7 +57,7 @@ impl<C: StackConfig> Stack<C> {
     /// Same as [`usable_fast`](Self::usable_fast), but also refuses an object that seems to have
     /// been freed a moment ago.
     #[inline(always)]
-    pub(super) fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
+    pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object_fast(object.as_ptr())?;
         // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index.
         let id = unsafe { CacheId::new_unchecked(kind) };
@@ -96,7 +96,7 @@ impl<C: StackConfig> Stack<C> {
     /// got: the fast path of [`demand_size`](Self::demand_size). O(1), no lock. Any address may be
     /// given, also null.
     #[inline(always)]
-    pub(super) fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
+    pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
         self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
     }
@@ -105,7 +105,7 @@ impl<C: StackConfig> Stack<C> {
     /// an `object`, and that it has not been resized since. Another size is only counted, unless
     /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is not an
     /// allocation, and aborts.
-    pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
+    pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if self.watch.demand(self, entry, object, size, align) {
             return;
         }
@@ -142,7 +142,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Demands that `object` has `size` bytes, with any size requested first; otherwise same as
     /// [`demand_size`](Self::demand_size).
-    pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
+    pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         if self.watch.demand(self, entry, object, size, 1) {
             return;
         }
@@ -173,7 +173,7 @@ impl<C: StackConfig> Stack<C> {
     /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
     /// fast path of [`realloc`](Self::realloc). O(1), no lock. Any address may be given, also null.
     #[inline(always)]
-    pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
+    pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
     }
 
@@ -181,7 +181,7 @@ impl<C: StackConfig> Stack<C> {
     /// block grows by steps smaller than a page, most steps find this. O(1), no lock. Any address
     /// may be given, also null.
     #[inline]
-    pub(super) fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
+    pub fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
         let block = self.block_fast(address).filter(|_| !self.is_watched());
         block.is_some_and(|(_, held)| block_stays(held, size))
     }
@@ -193,7 +193,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// Only the caller uses `object`, and not after success; `free` frees it.
     #[inline]
-    pub(super) unsafe fn move_fast(
+    pub unsafe fn move_fast(
         &self,
         object: Object,
         size: usize,
@@ -235,7 +235,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Safety
     /// Same as for [`realloc`](Self::realloc).
-    pub(super) unsafe fn realloc_aligned(
+    pub unsafe fn realloc_aligned(
         &self,
         object: Object,
         size: usize,
@@ -369,7 +369,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
     /// with nothing to be done. False also where it is an object.
-    pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
+    pub fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         if !self.is_ready() || self.watch.size(self, Entry::Realloc, object).is_some() {
             return false;

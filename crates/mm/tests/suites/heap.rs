@@ -324,12 +324,12 @@ fn quarantine_gives_way_where_memory_is_short() {
 #[test]
 fn blocks_stay_where_the_slow_path_lets_them_stay() {
     let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
-    let stays_fast = |address, size| bed.stack.paths().stays_block_fast(address, size);
+    let stays_fast = |address, size| bed.stack.stays_block_fast(address, size);
     let block = bed.stack.alloc(40 * FRAME_BYTES).expect("there is memory");
     for frames in [1, 8, 9, 29, 30, 31, 39, 40, 41, 100, 300] {
         for size in [(frames - 1) * FRAME_BYTES + 1, frames * FRAME_BYTES] {
             let is_fast = stays_fast(block.as_ptr(), size);
-            assert_eq!(is_fast, bed.stack.paths().stays_large(block, size), "{size} bytes");
+            assert_eq!(is_fast, bed.stack.stays_large(block, size), "{size} bytes");
         }
     }
     assert!(stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "as it is");
@@ -362,9 +362,9 @@ fn a_stack_that_is_not_ready_refuses_everything() {
         assert_eq!(bed.stack.alloc(Request::of(size).aligned(8 << 20)), None, "{size} bytes");
     }
     assert!(!bed.stack.owns(std::ptr::null()));
-    assert!(!bed.stack.paths().stays_block_fast(std::ptr::null_mut(), 1 << 20));
+    assert!(!bed.stack.stays_block_fast(std::ptr::null_mut(), 1 << 20));
     // SAFETY: a null pointer is no allocation.
-    assert!(!unsafe { bed.stack.paths().free_fast(std::ptr::null_mut()) });
+    assert!(!unsafe { bed.stack.free_fast(std::ptr::null_mut()) });
 }
 
 #[test]

@@ -38,19 +38,19 @@ fn while_one_is_on_every_request_takes_its_slow_entry() {
         bed.stack.switch_instrument(instrument, true);
         assert!(bed.stack.has_instrument(instrument));
         let sees_frees = matches!(instrument, Instrument::Debug | Instrument::Harden);
-        assert_eq!(bed.stack.paths().usable_fast(before[9].as_ptr()).is_none(), sees_frees);
+        assert_eq!(bed.stack.usable_fast(before[9].as_ptr()).is_none(), sees_frees);
         free(&bed, before);
         let parked = held(&bed);
         assert!(parked > 0);
         let during = objects(&bed);
         for size in [0, 1, 100, 8192] {
-            assert_eq!(bed.stack.paths().alloc_fast(size), None, "{instrument:?}, {size} bytes");
-            assert_eq!(bed.stack.paths().alloc_zeroed_fast(size), None);
+            assert_eq!(bed.stack.alloc_fast(size), None, "{instrument:?}, {size} bytes");
+            assert_eq!(bed.stack.alloc_zeroed_fast(size), None);
         }
         assert!(held(&bed) < parked, "what the arrays hold serves first");
         bed.stack.switch_instrument(instrument, false);
         free(&bed, during);
-        assert!(bed.stack.paths().alloc_fast(100).map(|object| free(&bed, vec![object])).is_some());
+        assert!(bed.stack.alloc_fast(100).map(|object| free(&bed, vec![object])).is_some());
         assert_eq!(bed.stack.validate(), Ok(()));
     }
 }
@@ -61,14 +61,14 @@ fn one_that_goes_off_leaves_the_others_on() {
     bed.stack.switch_instrument(Instrument::Debug, true);
     bed.stack.switch_instrument(Instrument::Profile, true);
     bed.stack.switch_instrument(Instrument::Profile, false);
-    assert_eq!(bed.stack.paths().alloc_fast(100), None);
+    assert_eq!(bed.stack.alloc_fast(100), None);
     assert!(!bed.stack.has_instrument(Instrument::Profile));
     // A window that grows does not make the fast path of `free` see it.
     let many: Vec<_> = (0..40).map(|_| bed.stack.alloc(1 << 20).expect("memory")).collect();
-    assert_eq!(bed.stack.paths().usable_fast(many[39].as_ptr()), None);
+    assert_eq!(bed.stack.usable_fast(many[39].as_ptr()), None);
     free(&bed, many);
     let object = bed.stack.alloc(64).expect("memory");
-    assert_eq!(bed.stack.paths().usable_fast(object.as_ptr()), None);
+    assert_eq!(bed.stack.usable_fast(object.as_ptr()), None);
     assert_eq!(bed.stack.usable_size(object), 64);
     assert!(bed.stack.owns(object.as_ptr()));
     free(&bed, vec![object]);

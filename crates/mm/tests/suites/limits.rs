@@ -92,7 +92,7 @@ fn room_for_no_slab_serves_large_objects() {
     for size in [15_000, 3000] {
         let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
         oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
-        bed.stack.paths().demand_size(Entry::Free, object, size, 1);
+        bed.stack.demand_size(Entry::Free, object, size, 1);
     }
     assert_eq!(bed.stack.stats().wrong_sizes, 0);
     oracle.check_all();

@@ -5,7 +5,7 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_mm::heap::CheckOptions;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::Request;
+use quarry_mm::stack::{Request, Watch};
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::Object;
 use quarry_watch::profile::layout::{
@@ -107,7 +107,7 @@ fn alloc(bed: &HeapBed, request: impl Into<Request>) -> Object {
 
 /// As `libquarry.so` allocates.
 fn alloc_leanly(bed: &HeapBed, size: usize) -> Object {
-    bed.stack.paths().alloc_counted(size, false).unwrap_or_else(|| alloc(bed, size))
+    bed.stack.watch().alloc_counted(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
 }
 
 fn free(bed: &HeapBed, object: Object) {
@@ -204,12 +204,12 @@ fn a_sample_is_as_any_other_object() {
         let object = alloc(&bed, Request::of(size).zeroed());
         assert_eq!(samples(), before + 1, "{size} bytes");
         assert_eq!(bed.stack.usable_size(object), usual, "of {size}");
-        assert_eq!(bed.stack.paths().usable_fast(object.as_ptr()), None);
+        assert_eq!(bed.stack.usable_fast(object.as_ptr()), None);
         // SAFETY: so many bytes are ours.
         let bytes = unsafe { std::slice::from_raw_parts_mut(object.as_ptr(), usual) };
         assert!(bytes[..size].iter().all(|byte| *byte == 0), "calloc of {size}");
         bytes.fill(0xa5);
-        bed.stack.paths().demand_size(quarry_mm::stack::Entry::FreeSized, object, size, 16);
+        bed.stack.demand_size(quarry_mm::stack::Entry::FreeSized, object, size, 16);
         free(&bed, object);
         let aligned = alloc(&bed, Request::of(size).aligned(8192).zeroed());
         assert!((aligned.as_ptr() as usize).is_multiple_of(8192), "{size}");
@@ -295,7 +295,7 @@ fn samples_outlive_their_profile_and_change_no_other() {
     free(&bed, new);
     let object = alloc(&bed, 40);
     free(&bed, object);
-    assert_eq!(bed.stack.paths().alloc_fast(40), Some(object), "the fast path serves again");
+    assert_eq!(bed.stack.alloc_fast(40), Some(object), "the fast path serves again");
     free(&bed, object);
     let _ = bed.stack.trim();
     assert_eq!(bed.stack.validate(), Ok(()));
