@@ -122,7 +122,7 @@ impl Arena {
     /// Bytes from the base to the end of the frames that have metadata. Everything in use lies in
     /// this span, which only grows.
     #[must_use]
-    pub(crate) fn span_bytes(&self) -> usize {
+    pub fn span_bytes(&self) -> usize {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
     }
 

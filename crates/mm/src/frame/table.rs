@@ -51,7 +51,7 @@ impl Kind {
     /// The kind of an entry of the table.
     #[inline(always)]
     #[must_use]
-    pub(crate) const fn of_entry(entry: u16) -> Self {
+    pub const fn of_entry(entry: u16) -> Self {
         Self((entry / Self::STEP) as u8)
     }
 
