@@ -13,9 +13,9 @@ use quarry_sys::percpu::PerCpu;
 const MOST_NAMES: usize = 40;
 
 impl<C: StackConfig> Upkeep<'_, C> {
-    /// Visits every lock of the stack, which is initialised. In the child of a fork, a library calls
-    /// `adopt_in_child` of each: that lets go of what other threads held for one step of a fast
-    /// path. O(caches + slots).
+    /// Visits every lock of the stack, which is initialised. In the child of a fork, a library
+    /// calls `adopt_in_child` of each: that lets go of what other threads held for one step of a
+    /// fast path. O(caches + slots).
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
         let (stack, inner) = (self.0, self.0.inner());
         inner.pages.visit_locks(visit);

@@ -4,10 +4,10 @@
 //! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
 //! compiled for its own policy.
 //!
-//! A user sees [`Stack`] and [`CacheRef`]: [`Stack::alloc`] and its like. A library on top of a stack
-//! puts something of its own between the fast and the slow half of each request, as `libquarry.so`
-//! does (errno, the gate that `fork` closes, the start of a thread), and looks after the stack by
-//! [`Stack::upkeep`]. Files use only those to their left:
+//! A user sees [`Stack`] and [`CacheRef`]: [`Stack::alloc`] and its like. A library on top of a
+//! stack puts something of its own between the fast and the slow half of each request, as
+//! `libquarry.so` does (errno, the gate that `fork` closes, the start of a thread), and looks after
+//! the stack by [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
 //! budget_stats, miss, stash -> cached_pages
