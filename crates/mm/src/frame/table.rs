@@ -15,8 +15,9 @@ use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
 use super::order::Order;
 use super::pfn::Pfn;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use quarry_sys::os::{Os, OsResult};
+use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The owner of a frame: a slab cache's number, or one of the constants.
@@ -196,6 +197,13 @@ impl FrameTable {
     #[must_use]
     pub fn kind(&self, pfn: Pfn) -> Kind {
         Kind::of_entry(self.kind.at(pfn.index()).load(Ordering::Relaxed))
+    }
+
+    /// Brings the kind and the link of a frame near.
+    #[inline]
+    pub fn prefetch(&self, pfn: Pfn) {
+        prefetch(ptr::from_ref(self.kind.at(pfn.index())).cast());
+        prefetch(ptr::from_ref(self.link.at(pfn.index())).cast());
     }
 
     /// Sets the owner of `count` frames.
