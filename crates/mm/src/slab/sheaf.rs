@@ -172,10 +172,8 @@ impl Sheaf {
     ) {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
         context.give_back_emptied();
-        let own = self.of(cache);
-        count(&own.batched_out, objects.len());
-        own.slabs.free(context, cache, objects, own.keep_empty());
-        context.give_back_emptied();
+        count(&self.of(cache).batched_out, objects.len());
+        self.free_to_slabs(context, cache, objects);
     }
 
     /// Returns whether the bound on wide arrays of a slot has room for `cache`'s. Takes no lock.

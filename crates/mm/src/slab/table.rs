@@ -127,7 +127,7 @@ impl CacheTable {
         }
         let stride = request.params.stride();
         self.iter().find(|cache| {
-            cache.id().index() > apart && cache.is_mergeable() && cache.stride() == stride
+            cache.id().index() > apart && cache.options.are_mergeable() && cache.stride() == stride
         })
     }
 

@@ -190,12 +190,7 @@ impl SlotArea {
     /// Returns for how many objects `array` of `slot`, which lies in its narrow place, may have
     /// room: more than now, or `None`. Takes no lock, so it is a hint for a caller without
     /// `bounds_lock`.
-    pub(super) fn room_within(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        limits: &Limits,
-    ) -> Option<usize> {
+    pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);
         let left = limits.left(self.slot_room(slot), self.all_room()) / each;

@@ -17,7 +17,6 @@ const OWNED_STEP: usize = 16;
 pub struct Slam {
     /// Arrays, barns and slabs.
     pub(super) sheaf: Sheaf,
-    /// Made when the first cache is created.
     pub(super) tables: Late<Tables>,
 }
 
