@@ -139,7 +139,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Decides on a page that an index names; the caller holds the lock of the index.
+    /// Judges a page that the index of a mapping names, and evicts it if it is clean, unpinned and
+    /// unused. A used page only loses its mark; once a round has met [`MOST_USED`] used pages, it
+    /// evicts those as well. The caller holds the lock of the index, and replaces an evicted page
+    /// in it.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

@@ -86,7 +86,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         page.or_else(|| own_stack::run(|| self.alloc_last(slot, request)))
     }
 
-    /// Makes room above the low mark of the request's node; returns whether there is some.
+    /// Prepares the zone of the request's node to serve the request above its low mark: turns
+    /// extents into blocks, and grows the zone if that is not enough. Returns whether the zone can
+    /// serve it now.
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());
