@@ -32,7 +32,7 @@ impl Kind {
     /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     /// Highest number of a slab cache.
-    pub const LAST_CACHE: u8 = 239;
+    pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
     pub const HIDDEN: Self = Self(250);
     /// Head of an object that the heap profile has sampled; `link` holds the number of its record.
@@ -81,7 +81,7 @@ impl FrameState {
 
     /// Head of a free block of `order` in the zone.
     #[must_use]
-    pub const fn in_zone(order: Order, zeroed: bool) -> Self {
+    pub(crate) const fn in_zone(order: Order, zeroed: bool) -> Self {
         Self(Self::IN_ZONE | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
@@ -93,7 +93,7 @@ impl FrameState {
 
     /// Returns whether this heads a free block of exactly `order` in the zone.
     #[must_use]
-    pub const fn is_buddy(self, order: Order) -> bool {
+    pub(crate) const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
     }
 
@@ -105,7 +105,7 @@ impl FrameState {
 
     /// Returns whether this heads a free block in the zone.
     #[must_use]
-    pub const fn is_in_zone(self) -> bool {
+    pub(crate) const fn is_in_zone(self) -> bool {
         self.0 & Self::IN_ZONE != 0
     }
 
@@ -251,7 +251,7 @@ impl FrameTable {
     /// If `even` is not even.
     #[inline]
     #[must_use]
-    pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
+    pub(crate) fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
         // Users of the pair do not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());

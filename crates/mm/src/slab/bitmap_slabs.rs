@@ -443,7 +443,7 @@ impl BitmapSlabs {
     /// objects at the front of a piece it refuses; these go back, and no more are taken. Returns
     /// how many were taken, and whether `keep` wanted all.
     #[inline(never)]
-    pub fn take_pieces<P: PerCpu>(
+    pub(super) fn take_pieces<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
