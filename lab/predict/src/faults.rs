@@ -38,7 +38,7 @@ const TRIED: usize = 4;
 /// Add batches of four times as many pages.
 const LARGER: &str = "slub-4.9+order0-310+splice+add56";
 
-/// What four times as many pages in a batch do to processes, in per cent: "nearly the same for all
+/// The gain of processes by four times as many pages in a batch, in per cent: "nearly the same for all
 /// but the 64 process case, where it dropped by ~10%".
 const LARGER_GAINS: [(usize, f64); 5] = [(1, 0.0), (4, 0.0), (16, 0.0), (32, 0.0), (64, -10.0)];
 
@@ -132,7 +132,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     Ok(cells)
 }
 
-/// What a kernel gains against the first.
+/// The gain of a kernel against the first.
 fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> Cell {
     let (column, document) = match threads {
         false => ("process speedup", line.process_speedup_percent),
@@ -149,7 +149,7 @@ fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> 
         .deviating(documents::deviation(rate(first), rate(line)))
 }
 
-/// What larger add batches do to processes under the last kernel.
+/// The gains of processes by larger add batches, under the last kernel.
 fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (tasks, document) in LARGER_GAINS {

@@ -18,7 +18,7 @@ const SLUB: &str = "slub-3.0+order0";
 const SLAB: &str = "slab+order0";
 const LOCKLESS: &str = "slub-3.1+order0";
 
-/// The group of what SLAB and the lockless slow paths gain.
+/// The group of the gains of SLAB and of the lockless slow paths.
 const GAIN: &str = "difference";
 
 /// The row that the constant was fitted to.
@@ -82,7 +82,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
 }
 
 /// The time of a transaction as its client sees it, by Little's law: threads for each transaction
-/// a second. In the document it grows by the same time with each thread from 48 on, as behind one
+/// a second. In the document it grows by the same time with each thread from 48 on, as at one
 /// station that serves all of them in turn.
 fn round_trips(rates: &[(Transactions, [f64; 2])]) -> Vec<Cell> {
     let documented = |line: &Transactions| [line.slub, line.slab];

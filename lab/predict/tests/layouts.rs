@@ -15,7 +15,7 @@ const DOCUMENTS: [&[&str]; 4] = [
 ];
 
 /// Ways in which three processes lay out their memory: as the system likes; without a random part,
-/// behind an environment of 60,000 bytes; and with a mapping for each allocation above 600 bytes,
+/// after an environment of 60,000 bytes; and with a mapping for each allocation above 600 bytes,
 /// which begins in the middle of a line, in the old order of mappings.
 const LAYOUTS: [(&[&str], &[(&str, &str)], usize); 3] = [
     (&[], &[], 1),

@@ -229,7 +229,7 @@ fn arrays_of_frames_are_told_to_the_machine() {
     assert_eq!(ten_lines_ns(costs, one_frame), 100);
 }
 
-/// Whoever measures takes nothing from the measured: locks and lines cost nothing inside `watch`.
+/// Locks and lines cost nothing inside `watch`, so that a look changes nothing that it sees.
 #[test]
 fn a_watching_task_pays_nothing() {
     let lock = CountedLock::new(0);

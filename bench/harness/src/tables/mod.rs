@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::results::examples;
 
-    /// What the copy differs by is noise: a reader of percentages needs it.
+    /// The copy differs by noise alone, which a reader of percentages needs to see.
     #[test]
     fn every_style_has_the_copy_of_the_baseline() {
         let (base, new): (&[Option<f64>], &[Option<f64>]) = (&[Some(5.0)], &[Some(4.0)]);
