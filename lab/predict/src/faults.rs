@@ -38,8 +38,8 @@ const TRIED: usize = 4;
 /// Add batches of four times as many pages.
 const LARGER: &str = "slub-4.9+order0-310+splice+add56";
 
-/// The gain of processes by four times as many pages in a batch, in per cent: "nearly the same for all
-/// but the 64 process case, where it dropped by ~10%".
+/// The gain of processes by four times as many pages in a batch, in per cent: "nearly the same for
+/// all but the 64 process case, where it dropped by ~10%".
 const LARGER_GAINS: [(usize, f64); 5] = [(1, 0.0), (4, 0.0), (16, 0.0), (32, 0.0), (64, -10.0)];
 
 /// Numbers of processes between which the wait for `lru_lock` "nearly tripled".

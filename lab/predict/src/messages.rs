@@ -27,7 +27,7 @@ pub(crate) const GAIN: &str = "hopcpu gain";
 /// The group of packets that reach the page allocator.
 const STREAMS: &str = "UDP_STREAM, 8 and 16 KiB";
 
-const NOISE: &str = "not scored: runs that differ in nothing else differ by up to 18 points";
+const NOISE: &str = "not scored: runs that differ in nothing else differ by 18 points and more";
 
 const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
 

@@ -24,6 +24,9 @@ const GAIN: &str = "difference";
 /// The row that the constant was fitted to.
 const FITTED: usize = 16;
 
+/// A line of the document, and the simulated rates of SLUB and SLAB.
+type Rates = (Transactions, [f64; 2]);
+
 fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
     let own_ns = machine.value("transaction_ns");
     let setting =
@@ -84,9 +87,9 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
 /// The time of a transaction as its client sees it, by Little's law: threads for each transaction
 /// a second. In the document it grows by the same time with each thread from 48 on, as at one
 /// station that serves all of them in turn.
-fn round_trips(rates: &[(Transactions, [f64; 2])]) -> Vec<Cell> {
+fn round_trips(rates: &[Rates]) -> Vec<Cell> {
     let documented = |line: &Transactions| [line.slub, line.slab];
-    let line = |of: &dyn Fn(&(Transactions, [f64; 2])) -> f64| {
+    let line = |of: &dyn Fn(&Rates) -> f64| {
         let from_48 = rates.iter().filter(|(line, _)| line.threads >= 48);
         let points = from_48.map(|it| (it.0.threads as f64, it.0.threads as f64 * 1e6 / of(it)));
         straight_line(&points.collect::<Vec<_>>())

@@ -14,13 +14,25 @@ const DOCUMENTS: [&[&str]; 4] = [
     &["004", "--quick", "--only", "4"],
 ];
 
-/// Ways in which three processes lay out their memory: as the system likes; without a random part,
-/// after an environment of 60,000 bytes; and with a mapping for each allocation above 600 bytes,
-/// which begins in the middle of a line, in the old order of mappings.
-const LAYOUTS: [(&[&str], &[(&str, &str)], usize); 3] = [
-    (&[], &[], 1),
-    (&["--addr-no-randomize"], &[], 60_000),
-    (&["--addr-compat-layout"], &[("MALLOC_MMAP_THRESHOLD_", "600")], 77),
+/// A way in which a process lays out its memory.
+struct Layout {
+    /// Of `setarch`.
+    flags: &'static [&'static str],
+    variable: (&'static str, &'static str),
+    /// Bytes of the environment.
+    padding: usize,
+}
+
+/// As the system likes; without a random part, after an environment of 60,000 bytes; and in the old
+/// order of mappings, of which each allocation above 600 bytes is one and begins within a line.
+const LAYOUTS: [Layout; 3] = [
+    Layout { flags: &[], variable: ("QUARRY_TEST", "1"), padding: 1 },
+    Layout { flags: &["--addr-no-randomize"], variable: ("QUARRY_TEST", "1"), padding: 60_000 },
+    Layout {
+        flags: &["--addr-compat-layout"],
+        variable: ("MALLOC_MMAP_THRESHOLD_", "600"),
+        padding: 77,
+    },
 ];
 
 /// Returns whether the system lets a process ask for a layout. Where it does not, the allocator
@@ -32,7 +44,7 @@ fn has_setarch() -> bool {
 
 /// Starts a prediction whose output goes to a file of its own.
 fn start(words: &[&str], layout: usize, file: &Path) -> Child {
-    let (flags, variables, padding) = LAYOUTS[layout];
+    let Layout { flags, variable: (name, value), padding } = LAYOUTS[layout];
     let program = env!("CARGO_BIN_EXE_quarry-predict");
     let mut command = if flags.is_empty() || !has_setarch() {
         Command::new(program)
@@ -43,7 +55,7 @@ fn start(words: &[&str], layout: usize, file: &Path) -> Child {
     };
     command
         .args(words)
-        .envs(variables.iter().copied())
+        .env(name, value)
         .env("QUARRY_TEST_PADDING", "x".repeat(padding))
         .stdout(fs::File::create(file).expect("a file of the test"))
         .stderr(Stdio::null());

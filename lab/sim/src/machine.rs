@@ -266,7 +266,7 @@ impl Simulated {
         // A task that found its line at hand began to wait after this time, by less than a hit.
         at.costs.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
         // The line goes with it.
-        let line = (lock / LINE, 1);
+        let line = (state.lines.of(lock, 1).0, 1);
         state.lines.fetch((topology, costs), (next_cpu, now_ns), line, Access::Update);
         state.tasks[next].was_woken = true;
         state.go_on(next, now_ns + ns);
