@@ -17,6 +17,7 @@ mod empty;
 mod fragmentation;
 mod growth;
 mod idle_return;
+mod kernel;
 mod malloc_patterns;
 mod peers;
 mod plan;
@@ -47,6 +48,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
     Entry::of::<cache_hit::CacheHit>(),
+    Entry::of::<kernel::Kernel>(),
     Entry::of::<zone::Zone>(),
     Entry::of::<fragmentation::Fragmentation>(),
     Entry::of_replay("netperf-udp-stream"),

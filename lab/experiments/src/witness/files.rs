@@ -1,0 +1,110 @@
+//! Files that are created, written, read as holes, and unlinked.
+
+use super::gate::{Done, Task};
+use anyhow::{Context, Result};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const PAGE: usize = 4096;
+
+/// The content of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Content {
+    /// Nothing.
+    Empty,
+    /// So many bytes that were written.
+    Full,
+    /// A hole that was read page by page.
+    Sparse,
+    /// The same, read without read-ahead: the page cache has single pages, as before it had folios.
+    Single,
+}
+
+/// The part that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Measured {
+    /// Files are made.
+    Creation,
+    /// Files are unlinked.
+    Deletion,
+}
+
+/// Files of a kind.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Files {
+    pub(super) content: Content,
+    pub(super) measured: Measured,
+    /// Pages of each.
+    pub(super) pages: u32,
+}
+
+impl Files {
+    /// A task that makes and unlinks so many of them in a folder of its own in `place`.
+    ///
+    /// # Errors
+    /// If there can be no folder.
+    pub(super) fn task(self, place: &Path, operations: u64) -> Result<Task<'static>> {
+        let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
+        let folder = folder.with_context(|| format!("no folder in {}", place.display()))?;
+        Ok(Box::new(move |gate| {
+            // Caches of inodes and directories grow before the window.
+            for number in 0..operations.div_ceil(8) {
+                let file = name(&folder, "warm", number);
+                self.make(&file)?;
+                fs::remove_file(&file)?;
+            }
+            let files: Vec<PathBuf> = (0..operations).map(|it| name(&folder, "file", it)).collect();
+            if self.measured == Measured::Deletion {
+                files.iter().try_for_each(|file| self.make(file))?;
+            }
+            gate.pass();
+            let mut done = Done::default();
+            for file in &files {
+                match self.measured {
+                    Measured::Creation => self.make(file)?,
+                    Measured::Deletion => fs::remove_file(file)?,
+                }
+                done.operations += 1;
+            }
+            let expected = self.measured == Measured::Creation;
+            let is_right = |file: &&PathBuf| file.exists() == expected;
+            done.verified = files.iter().filter(is_right).count() as u64;
+            Ok(done)
+        }))
+    }
+
+    fn make(self, path: &Path) -> Result<()> {
+        let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let bytes = self.pages as usize * PAGE;
+        let mut page = [0; PAGE];
+        match self.content {
+            Content::Empty => {}
+            Content::Full => {
+                for _ in 0..self.pages {
+                    file.write_all(&page)?;
+                }
+            }
+            Content::Sparse | Content::Single => {
+                file.set_len(bytes as u64)?;
+                if self.content == Content::Single {
+                    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM)?;
+                }
+                for index in 0..self.pages as usize {
+                    file.read_exact_at(&mut page, (index * PAGE) as u64)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name(folder: &TempDir, kind: &str, number: u64) -> PathBuf {
+    folder.path().join(format!("{kind}-{number}"))
+}
