@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
@@ -64,19 +65,23 @@ impl Files {
             if self.measured == Measured::Deletion {
                 files.iter().try_for_each(|file| self.make(file))?;
             }
+            let mut each_ns = Vec::with_capacity(files.len());
             gate.pass();
-            let mut done = Done::default();
             for file in &files {
+                let start = Instant::now();
                 match self.measured {
                     Measured::Creation => self.make(file)?,
                     Measured::Deletion => fs::remove_file(file)?,
                 }
-                done.operations += 1;
+                each_ns.push(start.elapsed().as_nanos() as u64);
             }
-            let expected = self.measured == Measured::Creation;
-            let is_right = |file: &&PathBuf| file.exists() == expected;
-            done.verified = files.iter().filter(is_right).count() as u64;
-            Ok(done)
+            Ok(Box::new(move || {
+                let expected = self.measured == Measured::Creation;
+                let is_right = |file: &&PathBuf| file.exists() == expected;
+                let verified = files.iter().filter(is_right).count() as u64;
+                drop(folder);
+                Done { operations: files.len() as u64, verified, each_ns }
+            }))
         }))
     }
 

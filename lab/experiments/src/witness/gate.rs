@@ -9,12 +9,14 @@ use std::thread;
 use std::time::Instant;
 
 /// The count of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     /// Operations.
     pub(super) operations: u64,
     /// Operations that are seen to have happened.
     pub(super) verified: u64,
+    /// Nanoseconds of each operation, where they are taken one by one.
+    pub(super) each_ns: Vec<u64>,
 }
 
 /// The way of a thread into the window.
@@ -29,12 +31,16 @@ impl Gate {
     }
 }
 
+/// The end of a thread's work, after the window: it looks at what was done, and cleans up.
+pub(super) type End<'a> = Box<dyn FnOnce() -> Done + Send + 'a>;
+
 /// The work of one thread: it prepares, passes the gate once, and works.
-pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<Done> + Send + 'a>;
+pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>;
 
 /// Starts a thread for each task, on its CPU where it has one, and lets all work in a window:
 /// `open` is called when all are ready, and `close` when all are done. A task that fails ends the
-/// process, for the others would wait for it.
+/// process, for the others would wait for it. Returns the window, and the time of each operation
+/// where tasks took it.
 ///
 /// # Errors
 /// Those of `open` and `close`.
@@ -42,7 +48,7 @@ pub(super) fn run<T>(
     tasks: Vec<(Option<usize>, Task<'_>)>,
     open: impl FnOnce() -> Result<T>,
     close: impl FnOnce(T) -> Result<()>,
-) -> Result<Window> {
+) -> Result<(Window, Vec<u64>)> {
     let count = tasks.len();
     let (gate, done) = (Gate(Barrier::new(count + 1)), Barrier::new(count + 1));
     thread::scope(|scope| {
@@ -68,12 +74,15 @@ pub(super) fn run<T>(
         close(opened)?;
         let mut window =
             Window { operations: 0, verified: 0, wall_ns: wall.as_nanos() as u64, cpu_ns };
+        let mut each_ns = Vec::new();
         for thread in threads {
-            let done = thread.join().expect("a task that fails ends the process");
+            let end = thread.join().expect("a task that fails ends the process");
+            let done = end();
             window.operations += done.operations;
             window.verified += done.verified;
+            each_ns.extend(done.each_ns);
         }
-        Ok(window)
+        Ok((window, each_ns))
     })
 }
 
@@ -90,7 +99,7 @@ mod tests {
                 prepared.fetch_add(1, SeqCst);
                 gate.pass();
                 worked.fetch_add(1, SeqCst);
-                Ok(Done { operations: 3, verified: 2 })
+                Ok(Box::new(|| Done { operations: 3, verified: 2, each_ns: vec![5] }))
             })
         };
         let tasks = vec![(None, task()), (None, task())];
@@ -99,7 +108,8 @@ mod tests {
             assert_eq!((opened, worked.load(SeqCst)), ((2, 0), 2));
             Ok(())
         };
-        let window = run(tasks, open, close).unwrap();
+        let (window, each_ns) = run(tasks, open, close).unwrap();
+        assert_eq!(each_ns, [5, 5]);
         assert_eq!((window.operations, window.verified), (6, 4));
     }
 }

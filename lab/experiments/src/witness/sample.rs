@@ -6,6 +6,7 @@ use super::tracepoints::{Counts, Events};
 use super::work::Calls;
 use crate::patterns::window::Window;
 use anyhow::Result;
+use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use quarry_replay::crew::Place;
@@ -34,6 +35,13 @@ pub(crate) struct KernelSample {
 /// The answer to what served a sample: the kernel's name.
 pub(crate) const KERNEL: &str = "kernel";
 
+/// The count of page faults of the process that read nothing from a disk.
+pub(crate) const FAULTS: &str = "minor faults";
+
+fn minor_faults() -> Result<u64> {
+    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
+}
+
 impl Work for KernelSample {
     const NAME: &'static str = "kernel";
 
@@ -45,26 +53,31 @@ impl Work for KernelSample {
         let mut counted: Vec<(&str, u64)> = Vec::new();
         let open = move || {
             let mut counts = counts;
-            let before = Vmstat::now();
+            let before = (Vmstat::now(), minor_faults()?);
             if let Some(counts) = &mut counts {
                 counts.start()?;
             }
             Ok((before, counts))
         };
-        let close = |(before, counts): (Vmstat, Option<Counts>)| {
+        let close = |((before, faults), counts): ((Vmstat, u64), Option<Counts>)| {
             let Some(mut counts) = counts else { return Ok(()) };
             counts.stop()?;
+            counted.push((FAULTS, minor_faults()? - faults));
             counted.extend(counts.read()?);
             counted.extend(Vmstat::now().since(&before));
             counted.extend(PageLists::now().iter().flat_map(PageLists::named));
             Ok(())
         };
-        let window = gate::run(threads, open, close)?;
+        let (window, each_ns) = gate::run(threads, open, close)?;
         let Window { operations, verified, wall_ns, cpu_ns } = window;
         let bits = calls.bytes() * 8 * operations;
         let time_ns = wall_ns * u64::from(tasks);
         let measurement = Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, KERNEL);
-        let measurement = measurement.with(&counted).with(&[("bits", bits)]);
+        let mut measurement = measurement.with(&counted).with(&[("bits", bits)]);
+        if !each_ns.is_empty() {
+            let mean = each_ns.iter().sum::<u64>() as f64 / each_ns.len() as f64 / 1000.0;
+            measurement.figures.insert("each_us".to_owned(), mean);
+        }
         Ok(Measurement { verified, ..measurement })
     }
 }

@@ -1,6 +1,6 @@
 //! Datagrams, a stream, and transactions over the loopback device, between two threads.
 
-use super::gate::{Done, Gate, Task};
+use super::gate::{Done, End, Gate, Task};
 use anyhow::{Result, ensure};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -26,11 +26,16 @@ fn end() -> (Ipv4Addr, u16) {
 fn in_window(
     gate: &Gate,
     operations: u64,
-    mut side: impl FnMut(u64) -> Result<Done>,
-) -> Result<Done> {
+    mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,
+) -> Result<End<'static>> {
     side(operations / WARM_UP)?;
     gate.pass();
-    side(operations)
+    let done = side(operations)?;
+    Ok(Box::new(move || {
+        // Its sockets are closed after the window.
+        drop(side);
+        done
+    }))
 }
 
 /// Sender and receiver of datagrams, which keep step in bursts so that none is lost.

@@ -1,5 +1,6 @@
 //! The counts that are compared: what each is in the kernel, and what on Quarry's stack.
 
+use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
 /// A count of both.
@@ -55,12 +56,9 @@ pub(super) const COUNTS: [Count; 15] = [
         kernel: &["filemap:mm_filemap_delete_from_page_cache"],
         stack: &["pages_truncated"],
     },
-    Count {
-        name: "locks found held",
-        kernel: &["lock:contention_begin"],
-        stack: &["zone_contended", "slab_contended", "lru_contended"],
-    },
-    Count { name: "pgfault, whole machine", kernel: &["pgfault"], stack: &[] },
+    // Of any kind, sockets' and files' among them: not to be compared with those of a memory.
+    Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
+    Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
 ];
 
 impl Count {

@@ -142,6 +142,7 @@ struct Sampling {
     /// The folders of files on a disk and in memory.
     folders: [PathBuf; 2],
     terms: Terms,
+    quick: bool,
 }
 
 impl Kernel {
@@ -161,11 +162,11 @@ impl Kernel {
         let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
         let (memory, nodes) = readings::machine();
         let machine = Machine { cpus: cpus.len().max(1) as u32, memory, nodes, budget: 0 };
-        let (millis, place, quick) = (self.millis, self.place, self.common.quick);
-        let terms = Terms { machine, tasks: 1, millis, place, quick };
+        let terms = Terms { machine, tasks: 1, millis: self.millis, place: self.place };
         let with_replay = |row: &&'static Row| Ok((*row, row.replay()?));
         let rows = rows.iter().map(with_replay).collect::<Result<_>>()?;
-        Ok(Sampling { rows, contenders, events, cpus, folders, terms })
+        let quick = self.common.quick;
+        Ok(Sampling { rows, contenders, events, cpus, folders, terms, quick })
     }
 }
 
@@ -187,7 +188,7 @@ impl Sampling {
                 let sample = KernelSample {
                     calls: row.calls,
                     tasks: key.tasks,
-                    operations: if self.terms.quick { row.quick } else { row.operations },
+                    operations: if self.quick { row.quick } else { row.operations },
                     cpus: self.cpus.clone(),
                     place: self.terms.place,
                     folder: self.folders[usize::from(row.calls.is_in_memory())].clone(),

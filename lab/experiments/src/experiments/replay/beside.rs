@@ -30,8 +30,6 @@ pub(in crate::experiments) struct Terms {
     pub(in crate::experiments) millis: u64,
     /// CPUs of the two sides of a pair.
     pub(in crate::experiments) place: Place,
-    /// True if the short run's amount will do.
-    pub(in crate::experiments) quick: bool,
 }
 
 impl Beside {
@@ -68,9 +66,9 @@ impl Beside {
         policies: &Policies,
         terms: Terms,
     ) -> Result<Measurement> {
-        let Terms { machine, tasks, millis, place, quick } = terms;
+        let Terms { machine, tasks, millis, place } = terms;
         let amount = self.spec.amount.as_ref();
-        let usual = amount.map_or(0, |it| if quick { it.quick } else { it.usual });
+        let usual = amount.map_or(0, |it| it.usual);
         let of_pairs = self
             .row
             .scenario(usual, None)
@@ -79,10 +77,7 @@ impl Beside {
             experiment: self.spec.name.clone(),
             row: self.row.name.clone(),
             policies: policies.clone(),
-            machine: Machine {
-                budget: self.row.load().map_or(0, |load| load.budget(usual)),
-                ..machine
-            },
+            machine,
             place: of_pairs.then_some(place),
             tasks,
             amount: amount.map_or(usual, |it| it.of_each(usual, tasks)),
