@@ -75,7 +75,9 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::Compare(compare) => compare.run(out),
         LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),
-        LabCommand::Doctor(doctor) => doctor.run(find_library().ok().as_deref(), out),
+        LabCommand::Doctor(doctor) => {
+            doctor.run(find_library().ok().as_deref(), [experiments::kernel_counts()], out)
+        }
     }
 }
 

@@ -33,6 +33,7 @@ use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
+use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
 use std::io::Write;
 
@@ -136,6 +137,11 @@ pub(crate) fn list() -> String {
 /// Lists the work that sample processes of this executable can be told to do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
+}
+
+/// Returns for the doctor whether the running kernel counts for this process.
+pub(crate) fn kernel_counts() -> Finding {
+    kernel::finding()
 }
 
 #[cfg(test)]

@@ -49,9 +49,9 @@ pub(crate) enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The thing that is missing.
-    missing: String,
+    pub(crate) missing: String,
     /// The setting or right that gives it.
-    remedy: String,
+    pub(crate) remedy: String,
 }
 
 impl fmt::Display for Refusal {
@@ -125,6 +125,11 @@ impl Events {
             });
         }
         Ok(counts)
+    }
+
+    /// Returns how many of the tracepoints the kernel has.
+    pub(crate) fn present(&self) -> usize {
+        TRACEPOINTS.iter().filter(|name| self.id(name).is_ok_and(|id| id.is_some())).count()
     }
 
     /// The number of a tracepoint, where the kernel has it.

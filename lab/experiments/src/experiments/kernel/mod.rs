@@ -17,11 +17,12 @@ use super::replay::beside::{Beside, Terms};
 use crate::witness::knob::Knob;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
-use crate::witness::tracepoints::{Events, Scope};
+use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use quarry_harness::affinity;
+use quarry_harness::doctor::{Finding, Severity};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
 use quarry_harness::options::{self, Common, Defaults};
@@ -83,6 +84,24 @@ impl Defaults for Kernel {
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
     const MOST_TASKS: u32 = 64;
+}
+
+/// Returns for the doctor whether the column `kernel` is available.
+pub(super) fn finding() -> Finding {
+    let (seen, mend) = match Events::find(None, Scope::Tree) {
+        Ok(events) => {
+            let (present, all) = (events.present(), TRACEPOINTS.len());
+            (format!("available, {present} of {all} tracepoints"), String::new())
+        }
+        Err(refusal) => (format!("not available: {}", refusal.missing), refusal.remedy),
+    };
+    Finding {
+        about: "counts of the running kernel".to_owned(),
+        severity: Severity::Note,
+        seen,
+        why: "`quarry lab run kernel` has its column `kernel` from them".to_owned(),
+        mend,
+    }
 }
 
 fn place() -> impl TypedValueParser<Value = Place> {

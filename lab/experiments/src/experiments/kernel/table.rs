@@ -13,7 +13,7 @@ use std::io::Write;
 /// A ratio this far from 1 is marked.
 const APART: f64 = 0.1;
 /// Counts per operation below this are not compared: a few events in a whole sample.
-const FEW: f64 = 0.001;
+const FEW: f64 = 0.01;
 
 /// Prints a table of counts for each workload, and one of rates.
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
