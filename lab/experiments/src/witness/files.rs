@@ -9,7 +9,6 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tempfile::TempDir;
 
 const PAGE: usize = 4096;
 
@@ -47,13 +46,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// A task that makes and unlinks so many of them in a folder of its own in `place`.
+    /// A task that makes and unlinks so many of them in the new folder `folder`.
     ///
     /// # Errors
-    /// If there can be no folder.
-    pub(super) fn task(self, place: &Path, operations: u64) -> Result<Task<'static>> {
-        let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
-        let folder = folder.with_context(|| format!("no folder in {}", place.display()))?;
+    /// If there can be no such folder.
+    pub(super) fn task(self, folder: PathBuf, operations: u64) -> Result<Task<'static>> {
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Box::new(move |gate| {
             // Caches of inodes and directories grow before the window.
             for number in 0..operations.div_ceil(8) {
@@ -79,7 +77,6 @@ impl Files {
                 let expected = self.measured == Measured::Creation;
                 let is_right = |file: &&PathBuf| file.exists() == expected;
                 let verified = files.iter().filter(is_right).count() as u64;
-                drop(folder);
                 Done { operations: files.len() as u64, verified, each_ns }
             }))
         }))
@@ -110,6 +107,6 @@ impl Files {
     }
 }
 
-fn name(folder: &TempDir, kind: &str, number: u64) -> PathBuf {
-    folder.path().join(format!("{kind}-{number}"))
+fn name(folder: &Path, kind: &str, number: u64) -> PathBuf {
+    folder.join(format!("{kind}-{number}"))
 }

@@ -26,8 +26,8 @@ pub(crate) struct KernelSample {
     pub(crate) cpus: Vec<usize>,
     /// CPUs of the two sides of a pair.
     pub(crate) place: Place,
-    /// The folder for files.
-    pub(crate) folder: PathBuf,
+    /// The empty folder for files, where there are any.
+    pub(crate) folder: Option<PathBuf>,
     /// The events that are counted; none = nothing watches.
     pub(crate) events: Option<Events>,
 }
@@ -49,7 +49,7 @@ impl Work for KernelSample {
         let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events } = self;
         // Before there are threads, which inherit the counters.
         let counts = events.as_ref().map(Events::open).transpose()?;
-        let threads = calls.threads(tasks, operations, cpus, place, folder)?;
+        let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
         let mut counted: Vec<(&str, u64)> = Vec::new();
         let open = move || {
             let mut counts = counts;

@@ -3,10 +3,10 @@
 use super::files::{Content, Files, Measured};
 use super::gate::Task;
 use super::{faults, sockets};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A workload as system calls.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -34,9 +34,12 @@ impl Calls {
         }
     }
 
-    /// True if it makes files that only memory has.
-    pub(crate) fn is_in_memory(self) -> bool {
-        matches!(self, Self::Files { shared: true, .. })
+    /// The folder in which it makes files, of one on a disk and one in memory.
+    pub(crate) fn folder(self, [disk, memory]: &[PathBuf; 2]) -> Option<&PathBuf> {
+        match self {
+            Self::Files { shared, .. } => Some(if shared { memory } else { disk }),
+            _ => None,
+        }
     }
 
     /// The threads of `tasks` tasks with `operations` operations each, and their CPUs of `cpus`.
@@ -49,7 +52,7 @@ impl Calls {
         operations: u64,
         cpus: &[usize],
         place: Place,
-        folder: &Path,
+        folder: Option<&Path>,
     ) -> Result<Vec<(Option<usize>, Task<'static>)>> {
         let cpu = |index: usize| cpus.get(index % cpus.len().max(1)).copied();
         let mut threads = Vec::new();
@@ -64,6 +67,7 @@ impl Calls {
                 }
                 Self::Files { content, measured, pages, .. } => {
                     let files = Files { content, measured, pages };
+                    let folder = folder.context("files need a folder")?.join(index.to_string());
                     threads.push((cpu(index), files.task(folder, operations)?));
                     continue;
                 }

@@ -18,7 +18,7 @@ use crate::witness::knob::Knob;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use quarry_harness::affinity;
@@ -171,9 +171,9 @@ impl Kernel {
         contenders: Vec<Contender>,
         events: Option<Events>,
     ) -> Result<Sampling> {
-        let folders =
-            [self.folder.clone().unwrap_or_else(env::temp_dir), self.memory_folder.clone()];
-        for folder in &folders {
+        let disk = self.folder.clone().unwrap_or_else(env::temp_dir);
+        let folders = [disk, self.memory_folder.clone()];
+        for folder in rows.iter().filter_map(|row| row.calls.folder(&folders)) {
             if !folder.is_dir() {
                 bail!(Usage(format!("{}: no folder for files", folder.display())));
             }
@@ -204,13 +204,19 @@ impl Sampling {
                     Knob::set(Path::new(variants::FRACTION_FILE), &number.to_string())
                 };
                 let _knob = fraction.as_ref().map(set).transpose()?;
+                // It goes when this process lets it go, also where the sample ends early.
+                let make = |place: &PathBuf| {
+                    let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
+                    folder.with_context(|| format!("no folder in {}", place.display()))
+                };
+                let folder = row.calls.folder(&self.folders).map(make).transpose()?;
                 let sample = KernelSample {
                     calls: row.calls,
                     tasks: key.tasks,
                     operations: if self.quick { row.quick } else { row.operations },
                     cpus: self.cpus.clone(),
                     place: self.terms.place,
-                    folder: self.folders[usize::from(row.calls.is_in_memory())].clone(),
+                    folder: folder.as_ref().map(|it| it.path().to_owned()),
                     events: self.events.clone().filter(|_| *counted),
                 };
                 let mut measurement = launch::sample(&sample.order(), None, &[])?;

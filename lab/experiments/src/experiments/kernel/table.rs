@@ -18,7 +18,8 @@ const FEW: f64 = 0.01;
 /// Prints a table of counts for each workload, and one of rates.
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
-    let is_counted = |column: &&Column<'_>| column.label != UNCOUNTED;
+    // Its copy, where it is the baseline, counts no more than it does.
+    let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
     let columns: Vec<&Column<'_>> = run
         .meta
         .variants
@@ -97,7 +98,7 @@ fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
 fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<String> {
     let columns: Vec<&Column<'_>> =
         run.meta.variants.iter().filter_map(|it| selection.column(&it.name)).collect();
-    let uncounted = selection.column(UNCOUNTED);
+    let uncounted = selection.column(KERNEL).and(selection.column(UNCOUNTED));
     let mut head = ["row", "tasks", "unit"].map(str::to_owned).to_vec();
     head.extend(columns.iter().map(|column| column.label.clone()));
     head.extend(uncounted.map(|_| "uncounted / kernel".to_owned()));
