@@ -6,8 +6,8 @@ use std::fs;
 /// The events of `/proc/vmstat` that tracepoints do not tell.
 const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
 
-/// The figures of [`PageLists`], by their names in a sample.
-pub(crate) const LISTS: [&str; 2] = ["high mark of a CPU's page lists", "their batch"];
+/// The most pages on the lists of the first CPU, by its name in a sample.
+pub(crate) const HIGH: &str = "high mark of page lists";
 
 /// A reading of `/proc/vmstat`.
 pub(crate) struct Vmstat(BTreeMap<&'static str, u64>);
@@ -54,7 +54,7 @@ impl PageLists {
 
     /// The marks under their names.
     pub(crate) fn named(&self) -> [(&'static str, u64); 2] {
-        [(LISTS[0], self.high), (LISTS[1], self.batch)]
+        [(HIGH, self.high), ("batch of page lists", self.batch)]
     }
 
     fn of(text: &str) -> Option<Self> {

@@ -148,7 +148,7 @@ impl Plan for Kernel {
 fn metrics() -> Vec<Metric> {
     let mut metrics = vec![Metric::rate("operations/s").primary()];
     metrics.extend(counts::COUNTS.iter().map(counts::Count::metric));
-    metrics.extend(readings::LISTS.map(|name| Metric::new(name, "pages", Direction::None, name)));
+    metrics.push(Metric::new(readings::HIGH, "pages", Direction::None, readings::HIGH).digits(0));
     metrics
 }
 
