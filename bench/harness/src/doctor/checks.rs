@@ -31,7 +31,7 @@ pub struct Finding {
     pub about: String,
     /// Its weight.
     pub severity: Severity,
-    /// What was seen.
+    /// The observation.
     pub seen: String,
     /// The effect on timings.
     pub why: String,

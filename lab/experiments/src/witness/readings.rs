@@ -27,7 +27,7 @@ impl Vmstat {
         Self(text.lines().filter_map(count).collect())
     }
 
-    /// What was counted since an earlier reading, by the names of the file.
+    /// The counts since an earlier reading, by the names of the file.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
         let before = |name| earlier.0.get(name).copied().unwrap_or(0);
         self.0.iter().map(|(name, count)| (*name, count.saturating_sub(before(name)))).collect()
@@ -103,12 +103,14 @@ mod tests {
 
     #[test]
     fn lists_are_those_of_the_largest_zone() {
-        let text = "Node 0, zone    DMA32\n  pages free 7\n        high     9\n        managed  100\n  \
-                    pagesets\n    cpu: 0\n              count:    3\n              high:     61\n  \
-                    batch:    7\n    cpu: 1\n              high:     62\n\
-                    Node 0, zone   Normal\n        high     9\n        managed  1000\n  pagesets\n    \
-                    cpu: 0\n              high:     1996\n              batch:    63\n";
-        let lists = PageLists::of(text).unwrap();
+        let zone = |name: &str, managed: u32, high: u32| {
+            format!(
+                "Node 0, zone {name}\n  pages free 7\n  high 9\n  managed {managed}\n  pagesets\n    \
+                 cpu: 0\n  count: 3\n  high: {high}\n  batch: 63\n    cpu: 1\n  high: 5\n"
+            )
+        };
+        let text = zone("DMA32", 100, 61) + &zone("Normal", 1000, 1996);
+        let lists = PageLists::of(&text).unwrap();
         assert_eq!((lists.zone.as_str(), lists.high, lists.batch), ("Normal", 1996, 63));
         assert_eq!(PageLists::of(""), None);
     }

@@ -31,6 +31,7 @@ pub(super) struct Row {
 struct Replay {
     experiment: String,
     row: String,
+    amount: Option<u32>,
 }
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
@@ -56,7 +57,8 @@ impl Row {
     /// # Errors
     /// If there is none.
     pub(super) fn replay(&self) -> Result<Beside> {
-        Beside::find(&self.replay.experiment, &self.replay.row)
+        let Replay { experiment, row, amount } = &self.replay;
+        Beside::find(experiment, row, *amount)
     }
 }
 

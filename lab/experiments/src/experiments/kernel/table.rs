@@ -70,7 +70,7 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // Of objects and files what is rare says nothing; of pages it says that lists serve.
+        // Few events of objects and files are chance; of pages they are what lists are for.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
             let texts = values.iter().map(|value| table::figure_or(*value, "-"));

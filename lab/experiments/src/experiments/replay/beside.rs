@@ -14,46 +14,49 @@ use quarry_replay::stack::Machine;
 
 /// A row of an experiment of `data/replays.toml`.
 #[derive(Clone)]
-pub(in crate::experiments) struct Beside {
+pub(crate) struct Beside {
     spec: &'static Spec,
     row: Row,
+    /// `--amount`.
+    amount: u32,
 }
 
 /// The machine and the length of a sample that stands beside another one.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::experiments) struct Terms {
+pub(crate) struct Terms {
     /// The machine that the kernel's formulas are told of.
-    pub(in crate::experiments) machine: Machine,
+    pub(crate) machine: Machine,
     /// Tasks at once.
-    pub(in crate::experiments) tasks: u32,
+    pub(crate) tasks: u32,
     /// Length of the measured window in milliseconds.
-    pub(in crate::experiments) millis: u64,
+    pub(crate) millis: u64,
     /// CPUs of the two sides of a pair.
-    pub(in crate::experiments) place: Place,
+    pub(crate) place: Place,
 }
 
 impl Beside {
-    /// The row of these names.
+    /// The row of these names, with this or the usual amount.
     ///
     /// # Errors
     /// If there is none.
-    pub(in crate::experiments) fn find(experiment: &str, row: &str) -> Result<Self> {
+    pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
         let spec = Spec::find(experiment)?;
-        Ok(Self { spec, row: spec.row(row)? })
+        let usual = spec.amount.as_ref().map_or(0, |it| it.usual);
+        Ok(Self { spec, row: spec.row(row)?, amount: amount.unwrap_or(usual) })
     }
 
     /// The figure of the original, in its unit.
-    pub(in crate::experiments) fn rate(&self) -> Metric {
+    pub(crate) fn rate(&self) -> Metric {
         self.spec.metrics().remove(0)
     }
 
     /// The number of the document.
-    pub(in crate::experiments) fn document(&self) -> &'static str {
+    pub(crate) fn document(&self) -> &'static str {
         &self.spec.document.number
     }
 
     /// The document's figures for so many tasks, the baseline's first.
-    pub(in crate::experiments) fn documented(&self, tasks: u32) -> Vec<Figure> {
+    pub(crate) fn documented(&self, tasks: u32) -> Vec<Figure> {
         self.spec.document.all(&self.row, tasks)
     }
 
@@ -61,17 +64,12 @@ impl Beside {
     ///
     /// # Errors
     /// Why there is no measurement.
-    pub(in crate::experiments) fn measure(
-        &self,
-        policies: &Policies,
-        terms: Terms,
-    ) -> Result<Measurement> {
+    pub(crate) fn measure(&self, policies: &Policies, terms: Terms) -> Result<Measurement> {
         let Terms { machine, tasks, millis, place } = terms;
         let amount = self.spec.amount.as_ref();
-        let usual = amount.map_or(0, |it| it.usual);
         let of_pairs = self
             .row
-            .scenario(usual, None)
+            .scenario(self.amount, None)
             .is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)));
         let sample = ReplaySample {
             experiment: self.spec.name.clone(),
@@ -80,7 +78,7 @@ impl Beside {
             machine,
             place: of_pairs.then_some(place),
             tasks,
-            amount: amount.map_or(usual, |it| it.of_each(usual, tasks)),
+            amount: amount.map_or(self.amount, |it| it.of_each(self.amount, tasks)),
             millis,
             cpus: affinity::choose(&affinity::allowed(), machine.cpus as usize),
             profiled: false,
