@@ -166,7 +166,9 @@ fn slab_of_environment() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// The options; with a wrong one the program would run otherwise than it was to.
+/// Returns the settings that `--set`, `--slab` and `--stats` name, a statistics file by its
+/// absolute path. A value that is not accepted is an error: the program would otherwise run with
+/// other settings than the user has asked for.
 fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     let of_slab = args.slab.iter().map(|slab| ("--slab: ", format!("SLAB={slab}")));
     let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);

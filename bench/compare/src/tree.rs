@@ -31,9 +31,9 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether a new count is due: the process is larger by an eighth than at any
-    /// earlier count, so that all counts together take as long as a few of the last. (The kernel
-    /// walks the page tables for one.)
+    /// Returns whether the huge pages should be counted again: the process is more than an eighth
+    /// larger than at the last count. For each count the kernel walks the page tables; at this
+    /// distance all counts together take less than ten times as long as the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }

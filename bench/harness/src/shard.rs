@@ -1,4 +1,4 @@
-//! One part of a run that several processes take, on one machine or on many.
+//! A shard: one part of a run that several processes share, on one machine or on many.
 
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};

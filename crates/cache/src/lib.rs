@@ -6,7 +6,7 @@
 //! ```text
 //! stack       the page cache as a part of a stack, and the balance of its budget
 //! page_cache  pages of files and databases: index, fill, writeback, truncation
-//! lru         active and inactive lists of cached pages; one file per policy
+//! lru         active and inactive lists of cached pages, and their policy
 //! ```
 //!
 //! Nothing here allocates through the global allocator.

@@ -30,8 +30,9 @@ use quarry_mm::slab::{CacheOptions, SlabStats};
 /// # Ok::<(), quarry::CacheError>(())
 /// ```
 ///
-/// Slabs go back to the system without notice to their objects, so values need no drop. A cache
-/// that several threads use moves values between them, so values are [`Send`].
+/// A slab goes back to the system without anything being run for the values in it, so a value must
+/// not need to be dropped. A cache that several threads use moves values between them, so values
+/// must be [`Send`].
 pub struct ConstructedCache<T> {
     raw: RawCache,
     values: PhantomData<fn(T) -> T>,

@@ -35,7 +35,8 @@ impl Transfer {
 pub struct OpenOptions {
     /// For writing as well as reading.
     pub write: bool,
-    /// Made, where there is none, for its owner and group to read and its owner to write.
+    /// Creates the file if there is none. Its owner may then read and write it, and its group read
+    /// it (mode 0640, less the umask).
     pub create: bool,
     /// Past the page cache of the kernel (`O_DIRECT`): offsets, lengths and addresses are multiples
     /// of the device's block then.

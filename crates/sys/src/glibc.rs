@@ -96,10 +96,10 @@ pub fn reset_streams() {
 /// A handler of `fork`.
 pub type ForkHandler = unsafe extern "C" fn();
 
-/// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. Where
-/// there is glibc, it calls the function below that one (of the Linux Standard Base): a shared
-/// object calls `pthread_atfork` through a linkage table, which lies after all of its text and
-/// would bring 64 KiB of the file into memory for this one call.
+/// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. With
+/// glibc, this calls the function that `pthread_atfork` is built on, `__register_atfork` of the
+/// Linux Standard Base: a shared object calls `pthread_atfork` through a linkage table, which lies
+/// after all of its text, and that one call would bring 64 KiB of the file into memory.
 ///
 /// # Safety
 /// The handlers live as long as the process and may be called whenever it forks.

@@ -256,9 +256,10 @@ impl Publisher {
         }
     }
 
-    /// In the child of a fork: the parent's record is not the child's, which makes a page of its
-    /// own where the parent has none. The parent's other threads, which may have been publishing,
-    /// do not exist here.
+    /// In the child of a fork: gives up the parent's record. If the parent had a page, the child
+    /// will claim a record of its own in it; if not, the child may make a page. A publication that
+    /// another thread of the parent had begun does not go on here, where that thread does not
+    /// exist.
     pub fn adopt_in_child(&self) {
         self.owner.store(0, Relaxed);
         self.is_child.store(self.page().is_some(), Relaxed);

@@ -39,7 +39,7 @@ const TIDY: &str = "quarry-tidy";
 const MODULES: &[(&str, &[&str])] = &[
     ("crates/mm/src/", &["frame", "zone", "pcp", "slab", "heap", "stack"]),
     ("crates/cache/src/", &["lru", "page_cache", "stack"]),
-    ("lab/eras/src/", &["pages", "slab"]),
+    ("lab/eras/src/", &["lru", "pages", "slab"]),
 ];
 
 /// A feature of the first makes it use the second, of a later part, and no build of the product has

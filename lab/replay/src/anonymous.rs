@@ -4,6 +4,7 @@
 use crate::host::Mutex;
 use anyhow::{Result, anyhow};
 use quarry_cache::lru::{DescriptorTable, LruOptions, LruSet, PageNo, State};
+use quarry_eras::lru::Chosen;
 use quarry_mm::frame::{NodeId, Pfn};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
@@ -17,7 +18,7 @@ const STEP: usize = 1 << 15;
 /// A page of a program is `LIVE` from when a page table names it until it is unmapped.
 pub(crate) struct AnonymousLru {
     table: DescriptorTable,
-    lists: LruSet,
+    lists: LruSet<Chosen>,
     /// Held while descriptors are mapped.
     growing: Mutex<()>,
 }
@@ -28,7 +29,7 @@ impl AnonymousLru {
     /// # Errors
     /// A call that the operating system refuses.
     pub(crate) fn build(
-        options: LruOptions,
+        options: LruOptions<Chosen>,
         frames: usize,
         slots: usize,
         nodes: usize,
@@ -41,7 +42,7 @@ impl AnonymousLru {
     }
 
     /// The lists, for their counts.
-    pub(crate) fn lists(&self) -> &LruSet {
+    pub(crate) fn lists(&self) -> &LruSet<Chosen> {
         &self.lists
     }
 

@@ -1,8 +1,9 @@
 //! The names of variants: a slab policy with a page policy, and with what else is varied.
 
 use quarry_cache::PageCachingOptions;
-use quarry_cache::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
+use quarry_cache::lru::{ADD_BATCHES, LruOptions, LruPolicy};
 use quarry_cache::page_cache::TruncationPolicy;
+use quarry_eras::lru::{self, LRU_POLICIES};
 use quarry_eras::pages::{Chosen, PAGE_POLICIES};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{FreeListPolicy, PagePolicy};
@@ -32,7 +33,7 @@ fn default_pages() -> &'static str {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CachingOptions {
     pub(crate) stack: StackOptions<Chosen>,
-    pub(crate) cache: PageCachingOptions,
+    pub(crate) cache: PageCachingOptions<lru::Chosen>,
 }
 
 /// A slab policy with a page policy, written `slub-4.9+v2016`; after them further parts, each by
@@ -57,7 +58,7 @@ struct Parts {
     /// How lists of pages are freed.
     free_list: Option<FreeListPolicy>,
     /// How LRU lists are locked; none = pages of programs are on no list.
-    lru: Option<LruPolicy>,
+    lru: Option<lru::Chosen>,
     /// Pages of an add batch.
     add_batch: Option<usize>,
     /// True if the locks of the LRU lists count nothing.
@@ -128,7 +129,7 @@ impl Parts {
         let add_batch = ADD_BATCHES.iter().find(|pages| name == format!("add{pages}"));
         if let Some(way) = named(&FREE_LISTS, name) {
             self.free_list = Some(way);
-        } else if let Some(policy) = LruPolicy::named(name) {
+        } else if let Some(policy) = lru::Chosen::named(name) {
             self.lru = Some(policy);
         } else if let Some(pages) = add_batch {
             self.add_batch = Some(*pages);
@@ -157,7 +158,7 @@ impl Parts {
     fn names(&self) -> Vec<String> {
         let fixed = [
             name_of(&FREE_LISTS, self.free_list),
-            self.lru.map(LruPolicy::name),
+            self.lru.map(|policy| policy.name()),
             name_of(&TruncationPolicy::ALL, self.truncation),
             self.cold.then_some("cold"),
             self.uncounted.then_some("uncounted"),
@@ -230,7 +231,7 @@ impl Policies {
     }
 
     /// The LRU lists of the pages of programs, where there are any.
-    pub(crate) fn lru(&self) -> Option<LruOptions> {
+    pub(crate) fn lru(&self) -> Option<LruOptions<lru::Chosen>> {
         let Parts { lru, add_batch, uncounted, .. } = self.parts;
         let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
         lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
@@ -247,7 +248,7 @@ impl Policies {
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
         cache.lru.policy = lru.unwrap_or(match truncation {
-            Some(_) => LruPolicy::Single,
+            Some(_) => lru::Chosen::Single,
             None => cache.lru.policy,
         });
         cache.lru.add_batch = add_batch.unwrap_or(match truncation {
@@ -318,7 +319,7 @@ mod tests {
     fn lru_lists_are_there_where_they_are_named() {
         let lru = |text: &str| text.parse::<Policies>().unwrap().lru();
         assert_eq!(lru("slub+order0"), None);
-        let single = LruOptions { policy: LruPolicy::Single, add_batch: 14, counts: true };
+        let single = LruOptions { policy: lru::Chosen::Single, add_batch: 14, counts: true };
         assert_eq!(lru("slub+order0+single"), Some(single));
         let other = LruOptions { add_batch: 56, counts: false, ..single };
         assert_eq!(lru("slub+order0+single+uncounted+add56"), Some(other));

@@ -8,6 +8,7 @@ use crate::policies::{CachingOptions, Policies};
 use anyhow::{Result, bail};
 use quarry_cache::lru::LruOptions;
 use quarry_cache::{CachingStack, PageCaching};
+use quarry_eras::lru;
 use quarry_eras::pages::Chosen;
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
 use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
@@ -79,7 +80,7 @@ impl Policies {
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
     options: &'a CachingOptions,
-    lru: Option<LruOptions>,
+    lru: Option<LruOptions<lru::Chosen>>,
     replay: R,
 }
 
@@ -98,7 +99,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type PerCpu = Slots;
     type Slab = S;
     type Pages = Chosen;
-    type Cache = PageCaching;
+    type Cache = PageCaching<lru::Chosen>;
     type Watch = AllInstruments;
 }
 
@@ -111,7 +112,7 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    fn build(options: &CachingOptions, lru: Option<LruOptions>) -> Result<Self> {
+    fn build(options: &CachingOptions, lru: Option<LruOptions<lru::Chosen>>) -> Result<Self> {
         let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
@@ -358,7 +359,7 @@ mod tests {
     use crate::kernels::tests::{of_amount, of_bytes};
     use crate::kernels::{Cast, Scenario, Setting};
     use crate::stage::Scale;
-    use quarry_cache::lru::LRU_POLICIES;
+    use quarry_eras::lru::LRU_POLICIES;
     use quarry_mm::slab::SLAB_POLICIES;
     use std::time::Duration;
 

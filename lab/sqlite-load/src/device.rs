@@ -32,7 +32,8 @@ type Read = unsafe extern "C" fn(*mut ffi::sqlite3_file, *mut c_void, c_int, i64
 /// The file system below.
 struct Below {
     open: Open,
-    /// Each table of methods that its files have, and the copy with our `xRead`. Never freed.
+    /// The tables of methods that files of this file system have: the address of each, and a copy
+    /// of it with our `xRead`. The copies are never freed.
     tables: Mutex<Vec<(usize, &'static ffi::sqlite3_io_methods)>>,
     /// The one `xRead` of all these tables.
     read: OnceLock<Read>,

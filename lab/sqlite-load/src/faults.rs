@@ -57,7 +57,8 @@ pub(crate) struct Figures {
     reported: u64,
     /// How often the database was sound afterwards: always.
     sound: u64,
-    /// Bytes that SQLite has allocated at the end, and pages that are cached: none.
+    /// What is left after SQLite has been shut down, 0 if nothing leaks: bytes that SQLite has
+    /// allocated, and pages that Quarry has cached.
     bytes_left: i64,
     pages_left: u64,
 }

@@ -23,7 +23,8 @@ pub(crate) enum Variant {
     Shared,
     /// The same group without the flag and without any mutex: for a program with one thread.
     SharedSingle,
-    /// SQLite's own, one group of all connections, held by sqlite3_soft_heap_limit64.
+    /// SQLite's own, one group of all connections; sqlite3_soft_heap_limit64 holds what SQLite
+    /// allocates to the budget, as far as it can.
     SoftLimit,
     /// As `separate`, but built with SQLITE_ENABLE_MEMORY_MANAGEMENT, as rusqlite's `bundled` is.
     Managed,

@@ -86,8 +86,8 @@ impl<'a> Selection<'a> {
             && variant.iter().chain(&baseline).all(|value| *value > 0.0)
     }
 
-    /// Returns the mean of the figures of cells in each round; of their logarithms where ratios are
-    /// asked for. A round with a gap has none.
+    /// Returns the mean of the figures of `cells` for each round, or the mean of their logarithms
+    /// if `relation` is a ratio. A round in which one of the cells has no figure has no mean.
     pub(super) fn figures(
         &self,
         cells: &[(Row<'a>, &Column<'a>)],

@@ -20,7 +20,8 @@ impl ControlGroup {
         let folder = parent.join(format!("quarry-lab-{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let group = Self { usage: folder.join(usage), folder };
-        // Version 2 gives a group the controller only where its parent hands it down.
+        // In version 2 of control groups, a group has the memory controller, and so this file, only
+        // if its parent hands the controller down.
         fs::read(&group.usage).ok()?;
         Some(group)
     }

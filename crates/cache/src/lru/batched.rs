@@ -7,7 +7,9 @@
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
-use super::policy::{ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Waiting};
+use super::policy::{
+    ListKind, Lists, LruCounters, LruPolicy, SWAP_CLUSTER_MAX, Setup, Sizes, Waiting,
+};
 use super::state::State;
 use quarry_mm::frame::{NodeId, OsArray};
 use quarry_sys::broken::Broken;
@@ -19,23 +21,31 @@ use quarry_sys::percpu::SlotIndex;
 /// most.
 const RELEASE: usize = 512;
 
+/// Batches of neighbours, each under a lock of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batched;
+
+impl LruPolicy for Batched {
+    type Lists = BatchedLists;
+
+    fn name(&self) -> &'static str {
+        "batched"
+    }
+
+    fn build(&self, setup: Setup) -> OsResult<BatchedLists> {
+        let nodes =
+            OsArray::filled(setup.os, setup.nodes, |node| NodeLists::new(node, setup.counts))?;
+        Ok(BatchedLists { nodes, batch: setup.batch })
+    }
+}
+
 /// The lists of all nodes.
-pub(super) struct Batched {
+pub struct BatchedLists {
     nodes: OsArray<NodeLists>,
     batch: usize,
 }
 
-impl Batched {
-    /// Empty lists.
-    ///
-    /// # Errors
-    /// The error of the OS.
-    pub(super) fn build(setup: Setup) -> OsResult<Self> {
-        let nodes =
-            OsArray::filled(setup.os, setup.nodes, |node| NodeLists::new(node, setup.counts))?;
-        Ok(Self { nodes, batch: setup.batch })
-    }
-
+impl BatchedLists {
     fn all(&self) -> impl Iterator<Item = &NodeLists> {
         (0..self.nodes.len()).map(|node| self.nodes.at(node))
     }
@@ -127,7 +137,7 @@ impl Batched {
     }
 }
 
-impl Lists for Batched {
+impl Lists for BatchedLists {
     fn insert(&self, table: &DescriptorTable, _slot: SlotIndex, pages: &[PageNo]) {
         let mut held = None;
         for &page in pages {

@@ -1,12 +1,11 @@
 //! The LRU lists of cached pages, per node: active and inactive, with per-CPU batches in front;
 //! one file per policy.
 //!
-//! A new policy is a file here, a line in `registry.rs` and a page in `docs/policies`. Files use
-//! only those to their left:
+//! A policy is a type: a cache of pages that names none has [`Splice`]. Files use only those to
+//! their left:
 //!
 //! ```text
-//! state -> page -> policy -> add_batch -> single, batches -> batched -> splice -> registry
-//! registry -> options -> set
+//! state -> page -> policy -> add_batch, batches -> batched -> splice -> options -> set
 //! ```
 
 #![deny(unsafe_code)]
@@ -17,18 +16,20 @@ mod batches;
 mod options;
 mod page;
 mod policy;
-mod registry;
 mod set;
-mod single;
 mod splice;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use add_batch::MOST_ADD_BATCH;
+pub use batched::{Batched, BatchedLists};
 pub use options::{ADD_BATCHES, LruOptions};
 pub use page::{Descriptor, DescriptorTable, PageNo};
-pub use policy::{ListKind, LruCounters, Sizes};
-pub use registry::{LRU_POLICIES, LRU_POLICY_NAMES, LruPolicy, RegisteredLru};
+pub use policy::{
+    ListKind, Lists, LruCounters, LruPolicy, SWAP_CLUSTER_MAX, Setup, Sizes, Tail, Tally, Waiting,
+    add_to, scan,
+};
 pub use set::{LruSet, Released};
+pub use splice::{Splice, SpliceLists};
 pub use state::{MOST_PINS, MOST_SHARED, MOST_USER_PINS, State, StateWord};

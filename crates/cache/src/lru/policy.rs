@@ -1,11 +1,13 @@
-//! The interface of LRU policies: the lists of all nodes, which add batches are moved to.
+//! The interface of LRU policies: the lists of all nodes, which add batches are moved to, and what
+//! policies have in common.
 
 use super::page::{DescriptorTable, PageNo};
 use super::state::State;
+use core::fmt::Debug;
 use quarry_mm::frame::NodeId;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::Os;
+use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
@@ -31,14 +33,15 @@ impl ListKind {
 
     /// The list that a page is on or will be added to, by its flag `ACTIVE`.
     #[inline(always)]
-    pub(super) fn of(state: State) -> Self {
+    #[must_use]
+    pub fn of(state: State) -> Self {
         if state.has(State::ACTIVE) { Self::Active } else { Self::Inactive }
     }
 }
 
 /// The way in which a scan waits for the locks of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub enum Waiting {
     /// The scan waits.
     Waits,
     /// The scan waits only for other tasks: for reclaim inside `malloc`, also in a signal handler.
@@ -75,23 +78,39 @@ pub struct LruCounters {
 
 /// Parameters of the lists.
 #[derive(Clone, Copy)]
-pub(super) struct Setup {
-    pub(super) os: &'static dyn Os,
+pub struct Setup {
+    /// The system that their memory comes from.
+    pub os: &'static dyn Os,
     /// Number of nodes.
-    pub(super) nodes: usize,
+    pub nodes: usize,
     /// Number of slots.
-    pub(super) slots: usize,
+    pub slots: usize,
     /// Most pages of a batch.
-    pub(super) batch: usize,
+    pub batch: usize,
     /// The locks count their cost.
-    pub(super) counts: bool,
+    pub counts: bool,
+}
+
+/// A policy: the locking of the lists.
+pub trait LruPolicy: Copy + Debug + Default + Eq + Send + Sync + 'static {
+    /// The lists of all nodes.
+    type Lists: Lists;
+
+    /// Its name, as tables print it.
+    fn name(&self) -> &'static str;
+
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
+    fn build(&self, setup: Setup) -> OsResult<Self::Lists>;
 }
 
 /// The lists of all nodes under one policy.
 ///
 /// A page is on a list iff its flag `LRU` is set, on the list of its flag `ACTIVE`, which no task
 /// changes while the page is on a list. The list is one of its node, which never changes.
-pub(super) trait Lists {
+pub trait Lists: Send + Sync + 'static {
     /// Puts pages on the fronts of their lists, one after the other. The pages are on no list, and
     /// the caller has pinned them. At most `MOST_ADD_BATCH` pages.
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
@@ -128,22 +147,24 @@ pub(super) trait Lists {
 
 /// Pages put on and taken off the two lists, written under one lock and read without it.
 #[derive(Default)]
-pub(super) struct Tally([AtomicU64; 2]);
+pub struct Tally([AtomicU64; 2]);
 
 impl Tally {
     /// Counts `pages` of a list. The caller holds the lock that guards the tally.
     #[inline]
-    pub(super) fn count(&self, list: ListKind, pages: usize) {
+    pub fn count(&self, list: ListKind, pages: usize) {
         add_to(&self.0[list.index()], pages as u64);
     }
 
     /// Pages of a list.
-    pub(super) fn of(&self, list: ListKind) -> u64 {
+    #[must_use]
+    pub fn of(&self, list: ListKind) -> u64 {
         self.0[list.index()].load(Relaxed)
     }
 
     /// Pages of both lists.
-    pub(super) fn both(&self) -> u64 {
+    #[must_use]
+    pub fn both(&self) -> u64 {
         ListKind::ALL.iter().map(|list| self.of(*list)).sum()
     }
 }
@@ -153,7 +174,7 @@ impl Tally {
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.
-pub(super) trait Tail {
+pub trait Tail {
     /// The last page. `None` if there is none, or if the running task holds its batch lock itself
     /// and the scan waits only for other tasks.
     fn last(&mut self) -> Option<PageNo>;
@@ -166,7 +187,7 @@ pub(super) trait Tail {
 }
 
 /// Fills `out` with pages from the tail of a list, and pins them. Returns how many it took.
-pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -> usize {
+pub fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -> usize {
     let (mut taken, mut passed, mut first_passed) = (0, 0, None);
     while taken < out.len() && passed < MOST_PASSED {
         let Some(page) = tail.last().filter(|page| first_passed != Some(*page)) else { break };
@@ -184,10 +205,10 @@ pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [Pag
 }
 
 /// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
-pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+pub const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// Adds to a counter, which only the holder of one lock writes.
 #[inline]
-pub(super) fn add_to(counter: &AtomicU64, more: u64) {
+pub fn add_to(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);
 }

@@ -1,11 +1,11 @@
-//! The LRU of a page cache: the lists of all nodes under the chosen policy, with an add batch of
-//! each CPU in front of them.
+//! The LRU of a page cache: the lists of all nodes under a policy, with an add batch of each CPU
+//! in front of them.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
 use super::options::LruOptions;
 use super::page::{DescriptorTable, PageNo};
-use super::policy::{ListKind, LruCounters, Setup, Sizes, Waiting};
-use super::registry::ChosenLists;
+use super::policy::{ListKind, Lists, LruCounters, LruPolicy, Setup, Sizes, Waiting};
+use super::splice::Splice;
 use super::state::State;
 use quarry_mm::frame::{NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};
@@ -28,9 +28,9 @@ struct AddBatch {
 /// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
 /// inside `malloc` may wait for these locks; only its scan gives up at a lock that the running task
 /// holds itself, because a scan can look elsewhere.
-pub struct LruSet {
-    options: LruOptions,
-    lists: ChosenLists,
+pub struct LruSet<P: LruPolicy = Splice> {
+    options: LruOptions<P>,
+    lists: P::Lists,
     batches: OsArray<AddBatch>,
 }
 
@@ -52,7 +52,7 @@ fn mark(table: &DescriptorTable, page: PageNo, active: bool) {
     }
 }
 
-impl LruSet {
+impl<P: LruPolicy> LruSet<P> {
     /// Empty lists for `nodes` nodes, and batches for `slots` slots.
     ///
     /// # Errors
@@ -62,14 +62,14 @@ impl LruSet {
     /// If a batch has no page, or more than [`MOST_ADD_BATCH`].
     pub fn build(
         os: &'static dyn Os,
-        options: LruOptions,
+        options: LruOptions<P>,
         slots: usize,
         nodes: usize,
     ) -> OsResult<Self> {
         let LruOptions { policy, add_batch, counts } = options;
         assert!((1..=MOST_ADD_BATCH).contains(&add_batch), "an add batch has 1 to 56 pages");
         let setup = Setup { os, nodes, slots, batch: add_batch, counts };
-        let lists = ChosenLists::build(policy, setup)?;
+        let lists = policy.build(setup)?;
         let batches = OsArray::filled(os, slots, |_| AddBatch {
             waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
         })?;
@@ -78,7 +78,7 @@ impl LruSet {
 
     /// The options that it was built with.
     #[must_use]
-    pub fn options(&self) -> LruOptions {
+    pub fn options(&self) -> LruOptions<P> {
         self.options
     }
 
@@ -152,7 +152,7 @@ impl LruSet {
         if alive.as_slice().is_empty() {
             return;
         }
-        self.lists.lists().insert(table, slot, alive.as_slice());
+        self.lists.insert(table, slot, alive.as_slice());
         let mut dead = Pages::NONE;
         for &page in alive.as_slice() {
             if table.at(page).state.unpin() {
@@ -160,7 +160,7 @@ impl LruSet {
             }
         }
         if !dead.as_slice().is_empty() {
-            self.lists.lists().remove(table, dead.as_slice());
+            self.lists.remove(table, dead.as_slice());
             dead.as_slice().iter().for_each(|page| released(*page));
         }
     }
@@ -168,7 +168,7 @@ impl LruSet {
     /// Takes pages that are being released, and that no other task knows, off their lists; many in
     /// one critical section, by the policy's rule. Pages on no list are skipped.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
-        self.lists.lists().remove(table, pages);
+        self.lists.remove(table, pages);
     }
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that are in no
@@ -180,7 +180,7 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
+        self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
     /// Like [`isolate`](Self::isolate), but ends if the running task holds a lock that is needed:
@@ -192,7 +192,7 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::ForOthers, out)
+        self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
     /// Puts isolated pages on the fronts of their lists, on the active list if the second field is
@@ -218,18 +218,18 @@ impl LruSet {
     /// Pages on the lists of a node, without those in add batches.
     #[must_use]
     pub fn sizes(&self, node: NodeId) -> Sizes {
-        self.lists.lists().sizes(node)
+        self.lists.sizes(node)
     }
 
     /// The counters of the lists.
     #[must_use]
     pub fn counters(&self) -> LruCounters {
-        self.lists.lists().counters()
+        self.lists.counters()
     }
 
     /// Visits the locks of lists and add batches.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.lists.lists().visit_locks(visit);
+        self.lists.visit_locks(visit);
         for slot in 0..self.batches.len() {
             visit("cpu->lru_add", &self.batches.at(slot).waiting);
         }
@@ -241,7 +241,7 @@ impl LruSet {
     /// # Errors
     /// The first equation that does not hold.
     pub fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
-        self.lists.lists().validate(table)?;
+        self.lists.validate(table)?;
         for slot in 0..self.batches.len() {
             let waiting = self.batches.at(slot).waiting.lock();
             let (len, check) = (waiting.as_slice().len(), Check::of("add batch").at(slot as u64));

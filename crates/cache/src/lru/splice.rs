@@ -11,10 +11,10 @@
 //! a list before it is on one: the add batch pins it until then.
 
 use super::add_batch::Pages;
-use super::batched::Batched;
+use super::batched::{Batched, BatchedLists};
 use super::batches::{END, INNER, Tags, assign};
 use super::page::{DescriptorTable, PageNo};
-use super::policy::{ListKind, Lists, LruCounters, Setup, Sizes, Waiting};
+use super::policy::{ListKind, Lists, LruCounters, LruPolicy, Setup, Sizes, Waiting};
 use super::state::State;
 use quarry_mm::frame::{List, NodeId, OsArray};
 use quarry_sys::broken::Broken;
@@ -31,9 +31,28 @@ const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
+/// Batches as under `batched`, linked before they come to the lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Splice;
+
+impl LruPolicy for Splice {
+    type Lists = SpliceLists;
+
+    fn name(&self) -> &'static str {
+        "splice"
+    }
+
+    fn build(&self, setup: Setup) -> OsResult<SpliceLists> {
+        let tags = OsArray::filled(setup.os, setup.slots, |slot| {
+            SlotTags(AtomicU32::new((slot as u32).wrapping_mul(0x9e37_79b9)))
+        })?;
+        Ok(SpliceLists { lists: Batched.build(setup)?, tags })
+    }
+}
+
 /// The lists of all nodes.
-pub(super) struct Splice {
-    lists: Batched,
+pub struct SpliceLists {
+    lists: BatchedLists,
     tags: OsArray<SlotTags>,
 }
 
@@ -71,18 +90,7 @@ impl Local {
     }
 }
 
-impl Splice {
-    /// Empty lists.
-    ///
-    /// # Errors
-    /// The error of the OS.
-    pub(super) fn build(setup: Setup) -> OsResult<Self> {
-        let tags = OsArray::filled(setup.os, setup.slots, |slot| {
-            SlotTags(AtomicU32::new((slot as u32).wrapping_mul(0x9e37_79b9)))
-        })?;
-        Ok(Self { lists: Batched::build(setup)?, tags })
-    }
-
+impl SpliceLists {
     /// The next tag of a slot.
     fn choose_tag(&self, slot: SlotIndex) -> usize {
         let seed = &self.tags.at(slot.0 as usize).0;
@@ -112,7 +120,7 @@ impl Splice {
     }
 }
 
-impl Lists for Splice {
+impl Lists for SpliceLists {
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
         let (locals, singles) = self.sort(table, slot, pages);
         locals.iter().flatten().for_each(|local| local.publish(table));

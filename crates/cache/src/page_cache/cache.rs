@@ -12,7 +12,8 @@ use super::tail_blocks::TailBlocks;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::lru::{
-    DescriptorTable, LruCounters, LruOptions, LruSet, MOST_USER_PINS, PageNo, Sizes, State,
+    DescriptorTable, LruCounters, LruOptions, LruPolicy, LruSet, MOST_USER_PINS, PageNo, Sizes,
+    Splice, State,
 };
 use core::ptr::NonNull;
 use quarry_mm::frame::{Kind, NodeId, OsArray};
@@ -25,21 +26,21 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 use quarry_sys::report::fatal;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
-pub struct PageCache {
-    tables: Late<Tables>,
+pub struct PageCache<P: LruPolicy = Splice> {
+    tables: Late<Tables<P>>,
     /// Held while `open` builds the tables.
     build: CountedLock<()>,
     /// The number of the slab cache of index nodes; 0 until there is one.
     nodes: AtomicU32,
 }
 
-impl Default for PageCache {
+impl<P: LruPolicy> Default for PageCache<P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl PageCache {
+impl<P: LruPolicy> PageCache<P> {
     /// A page cache that has not been used yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -51,11 +52,11 @@ impl PageCache {
     ///
     /// # Errors
     /// If the system refuses memory for them.
-    pub fn open<'a, H: Host>(
+    pub fn open<'a, H: Host<Lru = P>>(
         &'a self,
         host: &'a H,
         options: &PageCacheOptions,
-        lru: LruOptions,
+        lru: LruOptions<P>,
         make_nodes: impl FnOnce() -> OsResult<CacheId>,
     ) -> OsResult<PageCacheRef<'a, H>> {
         if let Some(cache) = self.opened(host) {
@@ -71,7 +72,7 @@ impl PageCache {
 
     /// Returns the handle for a host, if the cache has been used.
     #[inline]
-    pub fn opened<'a, H: Host>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
+    pub fn opened<'a, H: Host<Lru = P>>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })
     }
 
@@ -90,11 +91,11 @@ impl PageCache {
 }
 
 /// The parts of a page cache.
-pub(super) struct Tables {
+pub(super) struct Tables<P: LruPolicy> {
     pub(super) options: PageCacheOptions,
     pub(super) pages: DescriptorTable,
     pub(super) free: FreePages,
-    pub(super) lru: LruSet,
+    pub(super) lru: LruSet<P>,
     pub(super) mappings: Mappings,
     /// Index nodes that wait, and those with shadow entries only.
     pub(super) nodes: IndexNodes,
@@ -108,8 +109,12 @@ pub(super) struct Tables {
     pub(super) tail_blocks: TailBlocks,
 }
 
-impl Tables {
-    fn build<H: Host>(host: &H, options: &PageCacheOptions, lru: LruOptions) -> OsResult<Self> {
+impl<P: LruPolicy> Tables<P> {
+    fn build<H: Host<Lru = P>>(
+        host: &H,
+        options: &PageCacheOptions,
+        lru: LruOptions<P>,
+    ) -> OsResult<Self> {
         let os = host.pages().arena().os();
         let capacity = host.pages().arena().frames() as usize;
         let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
@@ -135,7 +140,7 @@ impl Tables {
 /// caller has pinned each page that it passes, unless a function says otherwise.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
-    pub(super) tables: &'a Tables,
+    pub(super) tables: &'a Tables<H::Lru>,
 }
 
 impl<H: Host> Clone for PageCacheRef<'_, H> {
@@ -162,29 +167,6 @@ impl<H: Host> PageCacheRef<'_, H> {
             self.host.groups().leave(group);
         }
         created
-    }
-
-    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
-    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
-    /// Returns false if there is no such mapping.
-    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
-        let tables = self.tables;
-        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
-        *locked.tree.value() = false;
-        let group = GroupId(locked.mapping.group());
-        let allows_overread = locked.mapping.allows_overread();
-        drop(locked);
-        self.truncate(mapping, 0);
-        if group != GroupId::ROOT {
-            // Pages that wait in add batches are charged to the group.
-            self.drain_batches();
-        }
-        if allows_overread {
-            self.release_tail_blocks();
-        }
-        tables.mappings.give_up(mapping);
-        self.host.groups().leave(group);
-        true
     }
 
     /// The word of the mapping's owner; `None` if there is no such mapping. O(1).
@@ -293,15 +275,6 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // The cache as a whole.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Moves pages from add batches to their lists, and gives unused index nodes and descriptors
-    /// back. Returns the bytes of descriptors that it gave back. O(slots + descriptors).
-    pub fn trim(self) -> usize {
-        self.drain_batches();
-        self.tables.nodes.grace.release(self.host, 1);
-        self.release_tail_blocks();
-        self.tables.free.trim(&self.tables.pages, self.host.metadata())
-    }
-
     /// Returns how often each event has happened to pages. O(slots).
     pub fn events(self) -> EventCounts {
         self.tables.counters.sums()

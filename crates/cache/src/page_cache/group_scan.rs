@@ -15,7 +15,6 @@ use super::mapping::Mapping;
 use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::lru::{PageNo, State};
-use quarry_mm::frame::NodeId;
 use quarry_mm::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -48,7 +47,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
         // An add batch pins the pages that wait in it.
-        self.drain_slot();
+        self.drain_slot(&mut self.releases());
         let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         self.go_round(request, &mut round);
         if round.done.freed == 0 {
@@ -57,7 +56,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let most_scanned = request.most_scanned.saturating_mul(2);
             self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
         }
-        self.note_scan(request.who, &round);
+        self.note_scan(request.who, round.done);
+        self.tables.counters.add(self.host.slot(), Event::Removed, round.frames);
         round.done
     }
 
@@ -139,7 +139,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Decides on a page that an index names; the caller holds the lock of the index.
+    /// Judges a page that the index of a mapping names, and evicts it if it is clean, unpinned and
+    /// unused. A used page only loses its mark; once a round has met [`MOST_USED`] used pages, it
+    /// evicts those as well. The caller holds the lock of the index, and replaces an evicted page
+    /// in it.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();
@@ -165,37 +168,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             releases.push(page);
         }
         Found::Busy
-    }
-
-    /// The shadow entry of a page that was just evicted.
-    fn shadow_of(self, page: PageNo) -> u64 {
-        let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
-        let node = NodeId(descriptor.node.load(Relaxed));
-        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
-        tables.clocks.at(usize::from(node.0)).evicted(
-            tables.buckets,
-            node,
-            descriptor.group.load(Relaxed),
-            is_workingset,
-        )
-    }
-
-    fn note_scan(self, who: ScanFor, round: &Round) {
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
-        let (scanned, stolen) = match who {
-            ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
-            ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
-        };
-        counters.add(slot, scanned, round.done.scanned);
-        counters.add(slot, stolen, round.done.freed);
-        counters.add(slot, Event::Removed, round.frames);
-    }
-
-    /// Moves pages from the running CPU's add batch to their lists.
-    fn drain_slot(self) {
-        let mut releases = self.releases();
-        let slot = self.host.slot();
-        self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
     }
 }
 

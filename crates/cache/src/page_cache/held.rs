@@ -113,8 +113,9 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page; with `discard`, the page leaves the mapping as well. Does
-    /// nothing if a truncation has ended the holding; the caller must then have a second pin,
-    /// because a page without pins may be in use as another page.
+    /// nothing if a truncation has ended the holding already. A caller that cannot rule this out
+    /// must have a second pin: without any pin the page may have been freed, and be in use as
+    /// another page.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {

@@ -1,5 +1,6 @@
 //! The parts of the stack that the page cache uses.
 
+use crate::lru::LruPolicy;
 use quarry_mm::frame::{Metadata, NodeId};
 use quarry_mm::pcp::{PageAllocator, PagePolicy};
 use quarry_mm::slab::CacheId;
@@ -10,6 +11,9 @@ use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 pub trait Host: NodeHost {
     /// The policy of the lists in front of the zones.
     type Pages: PagePolicy;
+
+    /// The policy of the LRU lists.
+    type Lru: LruPolicy;
 
     /// The page allocator that pages come from.
     fn pages(&self) -> &PageAllocator<Self::Pages>;

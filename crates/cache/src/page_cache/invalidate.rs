@@ -35,12 +35,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         done
     }
 
-    /// Moves pages from the add batches of all CPUs to their lists.
-    pub(super) fn drain_batches(self) {
-        let mut releases = self.releases();
-        self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));
-    }
-
     fn invalidate_batch(
         self,
         mapping: MappingId,
@@ -51,7 +45,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let dirty = if which == Invalidate::CleanOnly { State::DIRTY } else { 0 };
         let busy = State::PINS | State::SHARED | State::EXCLUSIVE | State::WRITEBACK | dirty;
         let mut found = [(0, Entry::Empty); BATCH];
-        let mut taken = [(0, PageNo(0), State::default()); BATCH];
+        let (mut removed, mut states) = ([(0, PageNo(0)); BATCH], [State::default(); BATCH]);
         let (mut count_taken, tables) = (0, self.tables);
         tables.counters.add(self.host.slot(), Event::IndexHolds, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
@@ -63,24 +57,20 @@ impl<H: Host> PageCacheRef<'_, H> {
             };
             match tables.pages.at(*page).take_out(busy, State::PIN) {
                 Ok(before) => {
-                    taken[count_taken] = (*index, *page, before);
+                    (removed[count_taken], states[count_taken]) = ((*index, *page), before);
                     count_taken += 1;
                 }
                 Err(_) => done.busy += 1,
             }
         }
-        let taken = &taken[..count_taken];
-        let mut removed = [(0, PageNo(0)); BATCH];
-        for (place, (index, page, _)) in removed.iter_mut().zip(taken) {
-            *place = (*index, *page);
-        }
-        locked.tree.remove_batch(&removed[..count_taken]);
+        let removed = &removed[..count_taken];
+        locked.tree.remove_batch(removed);
         locked.publish();
         drop(locked);
         done.dropped += count_taken as u64;
         let mut releases = self.releases();
-        for (_, page, before) in taken {
-            self.note_removed(*page, *before);
+        for ((_, page), before) in removed.iter().zip(states) {
+            self.note_removed(*page, before);
             if self.leave_to(*page) {
                 releases.push(*page);
             }

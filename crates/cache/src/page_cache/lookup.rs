@@ -9,12 +9,11 @@ use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
 use super::mapping::{Mapping, MappingId};
-use super::release::Releases;
 use crate::lru::{PageNo, State};
 use quarry_sys::gate;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-impl<'a, H: Host> PageCacheRef<'a, H> {
+impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index` if it is cached and up to date. O(height of the index); never waits
     /// for a fill, and never allocates.
     #[inline(always)]
@@ -127,10 +126,5 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         // Users give up pins on their fast paths, outside the gate.
         let _inside = gate::enter();
         self.release(&[page]);
-    }
-
-    /// A collector of pages to release.
-    pub(super) fn releases(self) -> Releases<'a, H> {
-        Releases::new(self)
     }
 }

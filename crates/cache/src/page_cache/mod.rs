@@ -10,12 +10,13 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! options, outcome, host, counters, waits, descriptors, demand, index -> workingset, list_balance,
-//!     mapping -> cache
-//!     -> release -> lookup -> latch -> dirty -> leave -> fill -> held, truncate, invalidate,
-//!        scan, group_scan, print, validate
+//! options, outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index
+//!     -> workingset, list_balance, tail_blocks, mapping -> cache
+//!     -> release -> lookup, latch -> dirty, scan -> group_scan -> alloc -> leave -> fill
+//!     -> held, truncate, invalidate, print, validate
 //! ```
 
+mod alloc;
 mod cache;
 mod counters;
 mod demand;
@@ -35,7 +36,6 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
-mod overread;
 mod print;
 mod readahead;
 mod release;

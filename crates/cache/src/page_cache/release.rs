@@ -2,7 +2,8 @@
 //! page allocator, their descriptors to the free ones.
 //!
 //! A task that gives up the last pin of a page that is in no index owns the page. It collects such
-//! pages, and releases many together.
+//! pages, and releases many together. A drain of add batches, which pin the pages in them, finds
+//! some as well.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -26,11 +27,7 @@ pub(super) struct Releases<'a, H: Host> {
     pages: [PageNo; TOGETHER],
 }
 
-impl<'a, H: Host> Releases<'a, H> {
-    pub(super) fn new(cache: PageCacheRef<'a, H>) -> Self {
-        Self { cache, count: 0, pages: [PageNo(0); TOGETHER] }
-    }
-
+impl<H: Host> Releases<'_, H> {
     /// Adds a page that the caller owns.
     #[inline]
     pub(super) fn push(&mut self, page: PageNo) {
@@ -54,7 +51,33 @@ impl<H: Host> Drop for Releases<'_, H> {
     }
 }
 
-impl<H: Host> PageCacheRef<'_, H> {
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// A collector of pages to release.
+    pub(super) fn releases(self) -> Releases<'a, H> {
+        Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
+    }
+
+    /// Moves pages from the running CPU's add batch to their lists.
+    pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {
+        let slot = self.host.slot();
+        self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
+    }
+
+    /// Moves pages from the add batches of all CPUs to their lists.
+    pub(super) fn drain_batches(self) {
+        let mut releases = self.releases();
+        self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));
+    }
+
+    /// Moves pages from add batches to their lists, and gives unused index nodes and descriptors
+    /// back. Returns the bytes of descriptors that it gave back. O(slots + descriptors).
+    pub fn trim(self) -> usize {
+        self.drain_batches();
+        self.tables.nodes.grace.release(self.host, 1);
+        self.tables.tail_blocks.release(self.host);
+        self.tables.free.trim(&self.tables.pages, self.host.metadata())
+    }
+
     /// Frees up to [`TOGETHER`] pages that the caller owns.
     pub(super) fn release(self, pages: &[PageNo]) {
         if pages.is_empty() {

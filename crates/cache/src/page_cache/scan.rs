@@ -99,14 +99,19 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 break;
             }
         }
-        let (slot, done) = (self.host.slot(), so_far.done);
-        let (scanned, stolen) = match request.who {
+        self.note_scan(request.who, so_far.done);
+        so_far.done
+    }
+
+    /// Counts the pages of a scan.
+    pub(super) fn note_scan(self, who: ScanFor, done: Scanned) {
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (scanned, stolen) = match who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
         };
-        self.tables.counters.add(slot, scanned, done.scanned);
-        self.tables.counters.add(slot, stolen, done.freed);
-        done
+        counters.add(slot, scanned, done.scanned);
+        counters.add(slot, stolen, done.freed);
     }
 
     /// Reclaims for a request that has found no memory: at most `most` pages and 200 us over all
@@ -259,7 +264,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             so_far.spare_wanted -= 1;
             return Fate::Inactive;
         }
-        match self.evict(node, page, locked, &mut so_far.done) {
+        match self.evict(page, locked, &mut so_far.done) {
             true => Fate::Evicted,
             false => Fate::Inactive,
         }
@@ -276,7 +281,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// The caller owns the page then.
     fn evict(
         self,
-        node: NodeId,
         page: PageNo,
         locked: &mut Option<(u32, LockedMapping<'a>)>,
         done: &mut Scanned,
@@ -300,17 +304,23 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if descriptor.mapping.load(Relaxed) != number || !descriptor.state.try_evict() {
             return false;
         }
-        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
-        let group = descriptor.group.load(Relaxed);
-        let shadow = self.tables.clocks.at(usize::from(node.0)).evicted(
-            tables.buckets,
-            node,
-            group,
-            is_workingset,
-        );
-        held.tree.replace(descriptor.index.load(Relaxed), Entry::Shadow(shadow));
+        let shadow = Entry::Shadow(self.shadow_of(page));
+        held.tree.replace(descriptor.index.load(Relaxed), shadow);
         held.publish();
         true
+    }
+
+    /// The shadow entry of a page that was just evicted.
+    pub(super) fn shadow_of(self, page: PageNo) -> u64 {
+        let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
+        let node = NodeId(descriptor.node.load(Relaxed));
+        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
+        tables.clocks.at(usize::from(node.0)).evicted(
+            tables.buckets,
+            node,
+            descriptor.group.load(Relaxed),
+            is_workingset,
+        )
     }
 
     /// Frees the oldest nodes that hold only shadow entries, as far as there are more than the

@@ -1,22 +1,81 @@
-//! Blocks that are set aside, because pages that may be overread cannot use them (see `overread`).
+//! Pages after which memory can be read, and the blocks that cannot serve them.
+//!
+//! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So a
+//! page that may be overread is never the last block of its pageblock. The page allocator would
+//! return such a block again as soon as it is freed, because its lists give the latest one first;
+//! so the block is set aside until memory goes back.
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 
-use quarry_mm::frame::Pfn;
+use super::host::Host;
+use quarry_mm::frame::{Order, PAGEBLOCK_FRAMES, Pfn};
+use quarry_mm::pcp::{Page, PageRequest};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::percpu::SlotIndex;
 
 /// Orders that pages of the cache have: 4 to 64 KiB.
-pub(super) const ORDERS: usize = 5;
+const ORDERS: usize = 5;
+
+/// Blocks that are freed together.
+const TOGETHER: usize = 32;
 
 /// Blocks that end their pageblocks, by order, chained by their frames' link words.
 pub(super) struct TailBlocks {
-    pub(super) first: CountedLock<[Pfn; ORDERS]>,
+    first: CountedLock<[Pfn; ORDERS]>,
+}
+
+/// Returns whether a block is the last one of its pageblock.
+fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
+    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }
 
 impl TailBlocks {
     pub(super) const fn new() -> Self {
         Self { first: CountedLock::new([Pfn::NONE; ORDERS]) }
+    }
+
+    /// Allocates a block after which memory can be read. O(1) except for blocks that are set aside:
+    /// at most one of each pageblock.
+    pub(super) fn alloc_for_overread(
+        &self,
+        host: &impl Host,
+        slot: SlotIndex,
+        request: PageRequest,
+    ) -> Option<Page> {
+        let place = usize::from(request.order.get());
+        if place >= ORDERS {
+            return None;
+        }
+        loop {
+            let block = host.pages().alloc(slot, request)?;
+            if !ends_pageblock(block.pfn, request.order) {
+                return Some(block);
+            }
+            let mut first = self.first.lock();
+            host.pages().frames().set_link(block.pfn, first[place].0);
+            first[place] = block.pfn;
+        }
+    }
+
+    /// Gives back the blocks that are set aside. O(blocks).
+    pub(super) fn release(&self, host: &impl Host) {
+        for place in 0..ORDERS {
+            let order = Order::new(place as u8);
+            let mut next = {
+                let mut first = self.first.lock();
+                core::mem::replace(&mut first[place], Pfn::NONE)
+            };
+            while next != Pfn::NONE {
+                let (mut blocks, mut count) = ([(Pfn::NONE, order); TOGETHER], 0);
+                while next != Pfn::NONE && count < TOGETHER {
+                    blocks[count].0 = next;
+                    count += 1;
+                    next = Pfn(host.pages().frames().link(next));
+                }
+                host.pages().free_list(host.slot(), &blocks[..count]);
+            }
+        }
     }
 
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {

@@ -19,6 +19,7 @@ use super::mapping::{LockedMapping, MappingId};
 use super::options::TruncationPolicy;
 use super::release::Releases;
 use crate::lru::{PageNo, State};
+use quarry_mm::zone::GroupId;
 
 /// Up to 14 pages that were taken out of the index, latched and pinned by the truncation.
 struct Taken {
@@ -52,6 +53,29 @@ struct Truncation<'a, H: Host> {
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
+    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
+    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
+    /// Returns false if there is no such mapping.
+    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
+        *locked.tree.value() = false;
+        let group = GroupId(locked.mapping.group());
+        let allows_overread = locked.mapping.allows_overread();
+        drop(locked);
+        self.truncate(mapping, 0);
+        if group != GroupId::ROOT {
+            // Pages that wait in add batches are charged to the group.
+            self.drain_batches();
+        }
+        if allows_overread {
+            tables.tail_blocks.release(self.host);
+        }
+        tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
+        true
+    }
+
     /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
     /// latches and for writeback, so the caller must have no latch of such a page. Pinned pages
     /// leave the mapping, and are freed with their last pin. Returns the number of pages dropped.
@@ -201,9 +225,8 @@ impl<'a, H: Host> Truncation<'a, H> {
     /// Moves pages from the running CPU's add batch to the lists (`lru_add_drain`): a page in the
     /// batch is pinned, and would be freed later and alone.
     fn drain(&mut self, releases: &mut Releases<'a, H>) {
-        let (tables, slot) = (self.cache.tables, self.cache.host.slot());
-        tables.counters.add(slot, Event::Drains, 1);
-        tables.lru.drain(&tables.pages, slot, &mut |page| releases.push(page));
+        self.cache.tables.counters.add(self.cache.host.slot(), Event::Drains, 1);
+        self.cache.drain_slot(releases);
         self.is_drained = true;
     }
 

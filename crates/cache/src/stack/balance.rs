@@ -40,7 +40,8 @@ const PARKED_PRIORITY: u32 = 9;
 const MOST_PASSES: u32 = 64;
 /// Nodes of shadow entries that a pass frees at most, per node of memory.
 const SHADOW_NODES: usize = 128;
-/// The part of the missing frames that a pass must free for another pass of its priority.
+/// A pass that frees at least one in so many of the missing frames is followed by another one of
+/// its priority, any other pass by one of the next priority.
 const ENOUGH: u32 = 8;
 
 /// The goal of a balance.
@@ -214,7 +215,7 @@ impl<S: CachingStack> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
-    fn lists(&self) -> &PageAllocator<S::Pages> {
+    fn lists(&self) -> &PageAllocator<<S as CacheHost>::Pages> {
         CacheHost::pages(self.stack)
     }
 

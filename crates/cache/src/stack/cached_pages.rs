@@ -5,19 +5,19 @@ use super::caching::PageCaching;
 use super::evict;
 use super::host::CachingStack;
 use super::options::PageCachingOptions;
-use crate::lru::PageNo;
+use crate::lru::{LruPolicy, PageNo};
 use crate::page_cache::EventCounts;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, CacheHost, CachedPages, Miss, bytes};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 
-impl CachedPages for PageCaching {
-    type Options = PageCachingOptions;
+impl<P: LruPolicy> CachedPages for PageCaching<P> {
+    type Options = PageCachingOptions<P>;
 
     const NEW: Self = Self::new();
 
-    fn policy(options: &PageCachingOptions) -> &'static str {
+    fn policy(options: &PageCachingOptions<P>) -> &'static str {
         options.lru.policy.name()
     }
 

@@ -3,6 +3,7 @@
 use super::caching::PageCaching;
 use super::pressure::PressureEvents;
 use super::shrinkers::Shrinkers;
+use crate::lru::LruPolicy;
 use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Host, NodeHost, PageCacheRef};
 use quarry_mm::frame::{Metadata, NodeId};
@@ -15,7 +16,7 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// A stack whose cache is a page cache.
-pub trait CachingStack: CacheHost<Cache = PageCaching> {
+pub trait CachingStack: CacheHost<Cache = PageCaching<<Self as Host>::Lru>> + Host {
     /// The page cache; makes its tables at the first call. O(1) after that.
     ///
     /// # Errors
@@ -56,7 +57,7 @@ pub trait CachingStack: CacheHost<Cache = PageCaching> {
     }
 }
 
-impl<S: CacheHost<Cache = PageCaching>> CachingStack for S {}
+impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> CachingStack for S {}
 
 #[inline(never)]
 fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>> {
@@ -68,7 +69,7 @@ fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>>
     })
 }
 
-impl<S: CacheHost<Cache = PageCaching>> NodeHost for S {
+impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> NodeHost for S {
     fn alloc_node(&self) -> Option<Object> {
         // No reclaim here: the request that wants the node reclaims, depending on its effort.
         self.alloc_object(self.cached().pages.nodes()?)
@@ -97,8 +98,9 @@ impl<S: CacheHost<Cache = PageCaching>> NodeHost for S {
     }
 }
 
-impl<S: CacheHost<Cache = PageCaching>> Host for S {
+impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> Host for S {
     type Pages = <S as CacheHost>::Pages;
+    type Lru = P;
 
     #[inline]
     fn pages(&self) -> &PageAllocator<Self::Pages> {

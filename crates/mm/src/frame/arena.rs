@@ -152,7 +152,7 @@ impl Arena {
 
     /// Returns whether a pageblock is foreign, or lost.
     #[must_use]
-    pub fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
+    pub(crate) fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
         self.bits.is_set(Bit::Excluded, pageblock.0)
     }

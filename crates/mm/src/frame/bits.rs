@@ -67,7 +67,7 @@ impl FrameBits {
     /// Counts the frames among the `count` ones from `first` on.
     #[inline]
     #[must_use]
-    pub fn count_in(&self, first: u32, count: u32) -> u32 {
+    pub(crate) fn count_in(&self, first: u32, count: u32) -> u32 {
         masks_of(first, count).map(|(word, mask)| (self.0[word] & mask).count_ones()).sum()
     }
 
@@ -86,7 +86,7 @@ impl FrameBits {
     /// The first extent at or after `from`: its first frame and its end.
     #[inline]
     #[must_use]
-    pub fn next_extent(&self, from: u32) -> Option<(u32, u32)> {
+    pub(crate) fn next_extent(&self, from: u32) -> Option<(u32, u32)> {
         let mut word = from as usize / 64;
         let mut bits = self.0.get(word)? & u64::MAX << (from % 64);
         while bits == 0 {
@@ -100,7 +100,7 @@ impl FrameBits {
     /// The end of the extent that holds `frame`, or `frame` if no extent does.
     #[inline]
     #[must_use]
-    pub fn end_of_extent(&self, frame: u32) -> u32 {
+    pub(crate) fn end_of_extent(&self, frame: u32) -> u32 {
         let mut word = frame as usize / 64;
         let mut holes = !self.0[word] & u64::MAX << (frame % 64);
         while holes == 0 {
@@ -116,7 +116,7 @@ impl FrameBits {
     /// The first frame of the extent that ends before `frame`, or `frame` where none does.
     #[inline]
     #[must_use]
-    pub fn start_of_extent(&self, frame: u32) -> u32 {
+    pub(crate) fn start_of_extent(&self, frame: u32) -> u32 {
         let mut word = frame as usize / 64;
         let mut holes = match frame % 64 {
             0 => 0,
@@ -134,7 +134,7 @@ impl FrameBits {
 
     /// Frames of the longest extent. O(extents).
     #[must_use]
-    pub fn longest_extent(&self) -> u32 {
+    pub(crate) fn longest_extent(&self) -> u32 {
         let (mut longest, mut from) = (0, 0);
         while let Some((first, end)) = self.next_extent(from) {
             longest = longest.max(end - first);
@@ -147,7 +147,7 @@ impl FrameBits {
     /// O(extents).
     #[inline]
     #[must_use]
-    pub fn best_fit(&self, count: u32, align: u32) -> Option<Fit> {
+    pub(crate) fn best_fit(&self, count: u32, align: u32) -> Option<Fit> {
         let (mut best, mut shortest) = (None, u32::MAX);
         let (mut others, mut from) = (0, 0);
         while let Some((first, end)) = self.next_extent(from) {

@@ -200,7 +200,7 @@ impl<M> List<M> {
 impl<M> FrontList<M> {
     /// An empty list.
     #[must_use]
-    pub const fn new_front() -> Self {
+    pub(crate) const fn new_front() -> Self {
         Self { head: Link::NONE, back: () }
     }
 }

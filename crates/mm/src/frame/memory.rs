@@ -105,7 +105,7 @@ impl Memory {
 
     /// Recent prices of bringing its memory in.
     #[must_use]
-    pub fn prices(&self) -> &Prices {
+    pub(crate) fn prices(&self) -> &Prices {
         &self.prices
     }
 
@@ -114,7 +114,7 @@ impl Memory {
     ///
     /// # Errors
     /// Same as [`take`](Self::take).
-    pub fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
+    pub(crate) fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
@@ -258,7 +258,7 @@ impl Memory {
     ///
     /// # Safety
     /// The caller has taken both extents, they do not overlap, and no other task uses them.
-    pub unsafe fn move_extent(
+    pub(crate) unsafe fn move_extent(
         &self,
         from: (PageblockIndex, u32),
         to: (PageblockIndex, u32),
@@ -287,7 +287,7 @@ impl Memory {
 
     /// Bytes of metadata per frame of 4 KiB, in thousandths: `6375` is 6.375.
     #[must_use]
-    pub const fn metadata_per_frame_milli() -> usize {
+    pub(crate) const fn metadata_per_frame_milli() -> usize {
         PAGEBLOCK_METADATA * 1000 / (PAGEBLOCK_BYTES / FRAME_BYTES)
     }
 }

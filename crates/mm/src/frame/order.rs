@@ -23,7 +23,7 @@ impl Order {
     /// The largest block.
     pub const MAX: Self = Self(MAX_ORDER);
     /// A pageblock.
-    pub const PAGEBLOCK: Self = Self(PAGEBLOCK_ORDER);
+    pub(crate) const PAGEBLOCK: Self = Self(PAGEBLOCK_ORDER);
 
     /// The order `value`.
     ///

@@ -118,7 +118,7 @@ pub enum Faults {
 impl Faults {
     /// Returns whether the pageblock is, or becomes, a huge page.
     #[must_use]
-    pub fn is_huge(self) -> bool {
+    pub(crate) fn is_huge(self) -> bool {
         matches!(self, Self::Huge | Self::Whole)
     }
 }
@@ -193,19 +193,19 @@ impl Pageblock {
     }
 
     /// Records how its fresh memory comes in from now on.
-    pub fn set_faults(&self, faults: Faults) {
+    pub(crate) fn set_faults(&self, faults: Faults) {
         self.faults.store(faults as u8, Relaxed);
     }
 
     /// Records that a huge page has brought all of it in, if its memory comes in as one.
-    pub fn came_in_whole(&self) {
+    pub(crate) fn came_in_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         // On failure, another thread has made a hole in between.
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
     /// Records that all of it has gone back to the OS: a huge page has to bring it in again.
-    pub fn went_whole(&self) {
+    pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
     }
@@ -213,7 +213,7 @@ impl Pageblock {
     /// Number of free blocks of order 0.
     #[inline]
     #[must_use]
-    pub fn nr_singles(&self) -> u32 {
+    pub(crate) fn nr_singles(&self) -> u32 {
         u32::from(self.nr_singles.load(Relaxed))
     }
 
@@ -226,7 +226,7 @@ impl Pageblock {
     /// The lowest free block of order 0. O(1).
     #[inline]
     #[must_use]
-    pub fn lowest_single(&self) -> Option<u32> {
+    pub(crate) fn lowest_single(&self) -> Option<u32> {
         let word = self.words.load(Relaxed).trailing_zeros();
         let bits = self.single.get(word as usize)?.load(Relaxed);
         Some(word * 64 + bits.trailing_zeros())
@@ -234,7 +234,7 @@ impl Pageblock {
 
     /// Records that frame `offset` became a free block of order 0; returns how many there are now.
     #[inline]
-    pub fn add_single(&self, offset: u32) -> u32 {
+    pub(crate) fn add_single(&self, offset: u32) -> u32 {
         let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
         let word = self.single[index].load(Relaxed);
         debug_assert!(word & bit == 0, "frame is a free single already");
@@ -247,7 +247,7 @@ impl Pageblock {
 
     /// Records that frame `offset` is no longer a free block of order 0; returns how many are left.
     #[inline]
-    pub fn remove_single(&self, offset: u32) -> u32 {
+    pub(crate) fn remove_single(&self, offset: u32) -> u32 {
         let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
         let word = self.single[index].load(Relaxed);
         debug_assert!(word & bit != 0, "frame is not a free single");
@@ -263,7 +263,7 @@ impl Pageblock {
     /// Takes up to `most` free blocks of order 0, the lowest ones first; returns how many.
     /// O(words + blocks).
     #[inline]
-    pub fn take_singles(&self, most: u32, mut take: impl FnMut(u32)) -> u32 {
+    pub(crate) fn take_singles(&self, most: u32, mut take: impl FnMut(u32)) -> u32 {
         let (mut words, mut left) = (self.words.load(Relaxed), most);
         while left > 0 && words != 0 {
             let index = words.trailing_zeros();
@@ -313,7 +313,7 @@ impl Pageblock {
 
     /// Marks the frames of a block that was taken for a movable request.
     #[inline]
-    pub fn mark_movable(&self, offset: u32, order: Order) {
+    pub(crate) fn mark_movable(&self, offset: u32, order: Order) {
         for_words(&self.movable, offset, order, |word, mask| {
             word.store(word.load(Relaxed) | mask, Relaxed);
         });
@@ -321,7 +321,7 @@ impl Pageblock {
 
     /// Removes the marks of a block that came back.
     #[inline]
-    pub fn clear_movable(&self, offset: u32, order: Order) {
+    pub(crate) fn clear_movable(&self, offset: u32, order: Order) {
         for_words(&self.movable, offset, order, |word, mask| {
             let marks = word.load(Relaxed);
             if marks & mask != 0 {
@@ -332,13 +332,13 @@ impl Pageblock {
 
     /// Returns whether frame `offset` left the buddy allocator for a movable request.
     #[must_use]
-    pub fn is_movable(&self, offset: u32) -> bool {
+    pub(crate) fn is_movable(&self, offset: u32) -> bool {
         self.movable[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
     }
 
     /// Frames in use that left the zone for movable requests. O(8).
     #[must_use]
-    pub fn nr_movable(&self) -> u32 {
+    pub(crate) fn nr_movable(&self) -> u32 {
         self.movable.iter().map(|word| word.load(Relaxed).count_ones()).sum()
     }
 
@@ -352,14 +352,14 @@ impl Pageblock {
     /// The frames of extents that are not known to be zero.
     #[inline]
     #[must_use]
-    pub fn dirty_extents(&self) -> FrameBits {
+    pub(crate) fn dirty_extents(&self) -> FrameBits {
         loaded(&self.dirty_extents)
     }
 
     /// Counts the kept frames among the `count` ones from `offset` on.
     #[inline]
     #[must_use]
-    pub fn extents_in(&self, offset: u32, count: u32) -> u32 {
+    pub(crate) fn extents_in(&self, offset: u32, count: u32) -> u32 {
         masks_of(offset, count)
             .map(|(word, mask)| (self.extents[word].load(Relaxed) & mask).count_ones())
             .sum()
@@ -368,14 +368,14 @@ impl Pageblock {
     /// Returns whether any of the `count` frames from `offset` on is kept and not known to be zero.
     #[inline]
     #[must_use]
-    pub fn has_dirty_in(&self, offset: u32, count: u32) -> bool {
+    pub(crate) fn has_dirty_in(&self, offset: u32, count: u32) -> bool {
         masks_of(offset, count)
             .any(|(word, mask)| self.dirty_extents[word].load(Relaxed) & mask != 0)
     }
 
     /// Keeps frames for movable requests; touches only the words that they lie in.
     #[inline]
-    pub fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {
+    pub(crate) fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {
         for (word, mask) in masks_of(offset, count) {
             add_bits(&self.extents[word], mask);
             add_bits(&self.movable[word], mask);
@@ -387,7 +387,7 @@ impl Pageblock {
 
     /// Gives up kept frames; returns how many of them are not known to be zero.
     #[inline]
-    pub fn remove_extent(&self, offset: u32, count: u32) -> u32 {
+    pub(crate) fn remove_extent(&self, offset: u32, count: u32) -> u32 {
         let mut were_dirty = 0;
         for (word, mask) in masks_of(offset, count) {
             let (extents, dirty) = (&self.extents[word], &self.dirty_extents[word]);
@@ -402,33 +402,33 @@ impl Pageblock {
 
     /// Sets which free frames are kept.
     #[inline]
-    pub fn set_extents(&self, bits: FrameBits) {
+    pub(crate) fn set_extents(&self, bits: FrameBits) {
         store(&self.extents, bits);
     }
 
     /// Sets which kept frames are not known to be zero.
     #[inline]
-    pub fn set_dirty_extents(&self, bits: FrameBits) {
+    pub(crate) fn set_dirty_extents(&self, bits: FrameBits) {
         store(&self.dirty_extents, bits);
     }
 
     /// Frames of the longest extent; 0 where there is none.
     #[inline]
     #[must_use]
-    pub fn longest_extent(&self) -> u32 {
+    pub(crate) fn longest_extent(&self) -> u32 {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
     /// The pageblock after this one on its list by longest extents.
     #[inline]
     #[must_use]
-    pub fn next_extent(&self) -> Link<PageblockIndex> {
+    pub(crate) fn next_extent(&self) -> Link<PageblockIndex> {
         self.links[OF_EXTENTS].next()
     }
 
     /// Records the longest extent.
     #[inline]
-    pub fn set_longest_extent(&self, frames: u32) {
+    pub(crate) fn set_longest_extent(&self, frames: u32) {
         self.longest_extent.store(frames as u16, Relaxed);
     }
 }
@@ -440,7 +440,7 @@ pub struct Pageblocks {
 
 impl Pageblocks {
     /// Bytes of a descriptor.
-    pub const BYTES_EACH: usize = size_of::<Pageblock>();
+    pub(super) const BYTES_EACH: usize = size_of::<Pageblock>();
 
     /// Bytes of a window that the descriptors of `count` pageblocks take.
     pub(super) fn span(os: &dyn Os, count: u32) -> usize {
@@ -492,14 +492,14 @@ impl Pageblocks {
     /// The links of lists of pageblocks that have free singles.
     #[inline]
     #[must_use]
-    pub fn single_links(&self) -> PageblockLinks<'_, OF_SINGLES> {
+    pub(crate) fn single_links(&self) -> PageblockLinks<'_, OF_SINGLES> {
         PageblockLinks(self)
     }
 
     /// The links of lists of pageblocks that have longest extents of about the same length.
     #[inline]
     #[must_use]
-    pub fn extent_links(&self) -> PageblockLinks<'_, OF_EXTENTS> {
+    pub(crate) fn extent_links(&self) -> PageblockLinks<'_, OF_EXTENTS> {
         PageblockLinks(self)
     }
 }

@@ -76,20 +76,20 @@ impl Prices {
 
     /// Microseconds for a huge page, if known.
     #[must_use]
-    pub fn huge_us(&self) -> Option<u32> {
+    pub(crate) fn huge_us(&self) -> Option<u32> {
         self.huge.us()
     }
 
     /// Microseconds for 2 MiB in small pages, if known.
     #[must_use]
-    pub fn small_us(&self) -> Option<u32> {
+    pub(crate) fn small_us(&self) -> Option<u32> {
         self.small.us()
     }
 
     /// Returns whether huge pages cost at most 1.5 times as much as small ones; address translation
     /// saves that half later. True where a price is not known.
     #[must_use]
-    pub fn is_huge_cheap(&self) -> bool {
+    pub(crate) fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {
             (Some(huge), Some(small)) => huge <= small.saturating_add(small / 2),
             _ => true,

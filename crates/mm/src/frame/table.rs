@@ -15,8 +15,9 @@ use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
 use super::order::Order;
 use super::pfn::Pfn;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use quarry_sys::os::{Os, OsResult};
+use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The owner of a frame: a slab cache's number, or one of the constants.
@@ -31,7 +32,7 @@ impl Kind {
     /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     /// Highest number of a slab cache.
-    pub const LAST_CACHE: u8 = 239;
+    pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
     pub const HIDDEN: Self = Self(250);
     /// Head of an object that the heap profile has sampled; `link` holds the number of its record.
@@ -80,7 +81,7 @@ impl FrameState {
 
     /// Head of a free block of `order` in the zone.
     #[must_use]
-    pub const fn in_zone(order: Order, zeroed: bool) -> Self {
+    pub(crate) const fn in_zone(order: Order, zeroed: bool) -> Self {
         Self(Self::IN_ZONE | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
@@ -92,7 +93,7 @@ impl FrameState {
 
     /// Returns whether this heads a free block of exactly `order` in the zone.
     #[must_use]
-    pub const fn is_buddy(self, order: Order) -> bool {
+    pub(crate) const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
     }
 
@@ -104,7 +105,7 @@ impl FrameState {
 
     /// Returns whether this heads a free block in the zone.
     #[must_use]
-    pub const fn is_in_zone(self) -> bool {
+    pub(crate) const fn is_in_zone(self) -> bool {
         self.0 & Self::IN_ZONE != 0
     }
 
@@ -198,6 +199,13 @@ impl FrameTable {
         Kind::of_entry(self.kind.at(pfn.index()).load(Ordering::Relaxed))
     }
 
+    /// Brings the kind and the link of a frame near.
+    #[inline]
+    pub fn prefetch(&self, pfn: Pfn) {
+        prefetch(ptr::from_ref(self.kind.at(pfn.index())).cast());
+        prefetch(ptr::from_ref(self.link.at(pfn.index())).cast());
+    }
+
     /// Sets the owner of `count` frames.
     pub fn set_kind(&self, first: Pfn, count: u32, kind: Kind) {
         for offset in 0..count {
@@ -243,7 +251,7 @@ impl FrameTable {
     /// If `even` is not even.
     #[inline]
     #[must_use]
-    pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
+    pub(crate) fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
         // Users of the pair do not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());

@@ -25,7 +25,7 @@ pub struct Touched {
 impl Touched {
     /// Returns whether nearly all of them are touched: at least 7/8.
     #[must_use]
-    pub fn is_dense(self) -> bool {
+    pub(crate) fn is_dense(self) -> bool {
         self.touched * 8 >= self.handed_out * 7
     }
 }

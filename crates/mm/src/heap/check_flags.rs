@@ -22,7 +22,7 @@ impl CheckFlags {
     pub const ZERO: Self = Self(1 << 5);
     /// The object that a request gets, and the one that leaves the quarantine, are chosen at
     /// random.
-    pub const RANDOM: Self = Self(1 << 6);
+    pub(super) const RANDOM: Self = Self(1 << 6);
     /// A page after a large block faults.
     pub const GUARD_PAGE: Self = Self(1 << 7);
 

@@ -217,7 +217,7 @@ impl Mappings {
 
     /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
     #[must_use]
-    pub fn cached_charged(&self) -> u32 {
+    pub(crate) fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
     }
 
@@ -365,19 +365,19 @@ impl Mappings {
     }
 
     /// Empties the mapping cache; returns the bytes.
-    pub fn release_cached(&self, zones: &Zones) -> usize {
+    pub(crate) fn release_cached(&self, zones: &Zones) -> usize {
         self.release_unused_since(zones, u64::MAX)
     }
 
     /// Extents put into the mapping cache so far.
     #[must_use]
-    pub fn cached_so_far(&self) -> u64 {
+    pub(crate) fn cached_so_far(&self) -> u64 {
         self.lock().so_far()
     }
 
     /// Releases the cached extents that were put before the extent with this `number`; returns the
     /// bytes.
-    pub fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
+    pub(crate) fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
         loop {
             let extent = self.lock().take_older_than(number);
@@ -391,7 +391,7 @@ impl Mappings {
     /// fewer. The last extent loses only its end: the next mapping of that size finds the beginning
     /// and the addresses, and faults only for the missing pages. Returns the frames that are left
     /// to give.
-    pub fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
+    pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
             let oldest = self.lock().take_oldest();

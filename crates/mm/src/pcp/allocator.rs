@@ -7,22 +7,17 @@
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
 use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
-use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use crate::frame::{
     Arena, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
 };
-use crate::zone::{Block, Mark, ZoneConfig, Zones};
+use crate::zone::{Block, ZoneConfig, Zones};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
-
-/// Times that a request makes room, and finds that others have taken it, before it gives up
-/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
-pub const MOST_LOST: u32 = 16;
 
 /// Zones and the per-CPU lists in front of them.
 pub struct PageAllocator<P> {
@@ -101,28 +96,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         &self.zones
     }
 
-    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
-    /// watermarks that the request must respect.
-    #[inline]
-    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        match self.alloc_above_low(slot, request) {
-            Some(page) => Some(page),
-            None => self.alloc_from_zone(slot, request),
-        }
-    }
-
-    /// Takes a block from the request's node.
-    #[inline(never)]
-    pub(super) fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
-    }
-
-    /// Takes a block from the request's node while that stays above `mark`, with the rights of the
-    /// request: one step of what [`alloc`](Self::alloc) does where memory is short.
-    pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
-        self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
-    }
-
     /// Keeps the lists of a slot and node from everybody else while the result lives, as a thread
     /// does that is at work on them. For tests.
     pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
@@ -147,22 +120,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
-    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
-    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
-    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
-        let ask = request.usual();
-        let bulk =
-            |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
-        let filled = if out.len() > 1 { bulk(out) } else { 0 };
-        if filled > 0 || out.is_empty() {
-            return filled;
-        }
-        let Some(page) = self.alloc(slot, request) else { return 0 };
-        out[0] = page;
-        // The single allocation may have let the zone grow.
-        1 + bulk(&mut out[1..])
-    }
-
     /// Checks that a block may be freed, and finds its node and migratetype; aborts the process
     /// where it may not.
     #[inline]
@@ -180,6 +137,14 @@ impl<P: PagePolicy> PageAllocator<P> {
             }
             _ => self.refuse_free(pfn, order),
         }
+    }
+
+    /// The node of frames that may be a free extent: frames of one movable pageblock.
+    #[inline]
+    pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
+        let tag = self.zones.memory().pageblocks().of(first).tag();
+        let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
+        (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
     /// Returns whether this frame is part of a free extent, or a free block reaches over it
@@ -222,7 +187,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Turns the frames that zones keep for requests of an exact number into free blocks again.
-    pub fn flush_extents(&self) {
+    pub(crate) fn flush_extents(&self) {
         self.zones.flush_extents();
     }
 
@@ -273,7 +238,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Pages that the lists exchange with a zone at a time.
     #[must_use]
-    pub fn pcp_batch(&self) -> u32 {
+    pub(crate) fn pcp_batch(&self) -> u32 {
         self.pcps.store.sizes.batch
     }
 

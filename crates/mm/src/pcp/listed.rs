@@ -3,7 +3,8 @@
 //! A CPU keeps the extents that it frees within a share of the memory in use, so that a process
 //! hardly grows by them; it always keeps one extent. Where memory is short it keeps nothing.
 
-use super::allocator::{MOST_LOST, PageAllocator};
+use super::alloc::MOST_LOST;
+use super::allocator::PageAllocator;
 use super::extent_list::{ExtentList, Leaving, Movement};
 use super::policy::PagePolicy;
 use super::request::Page;
@@ -223,15 +224,9 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Extents that were taken from the lists, and put on them, outside of the gate.
     #[must_use]
-    pub fn extents_passed_outside(&self) -> (u64, u64) {
+    pub(crate) fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
-    }
-
-    /// Gives the extents on all lists back to the zones. O(slots).
-    pub fn drain_extents(&self) {
-        let store = &self.pcps.store;
-        store.slots().for_each(|slot| store.drain_extents_of(&self.zones, slot));
     }
 
     /// Frames on the lists of a slot and node: pages, and extents. Waits for the lists of pages.
@@ -243,7 +238,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Returns whether any list has an extent. O(slots).
     #[must_use]
-    pub fn lists_any_extent(&self) -> bool {
+    pub(crate) fn lists_any_extent(&self) -> bool {
         self.pcps.store.extent_lists().any(|list| list.frames() > 0)
     }
 }

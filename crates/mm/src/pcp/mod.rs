@@ -5,11 +5,13 @@
 //!
 //! ```text
 //! ring -> lists -> policy -> v6_18 -> config
-//! extent_list, request, drain, store -> locked_lists -> set -> allocator -> listed, section, slow
+//! extent_list, request, drain, store -> locked_lists -> set -> allocator -> alloc -> listed
+//!     -> section
 //! ```
 
 #![deny(unsafe_code)]
 
+mod alloc;
 mod allocator;
 mod config;
 mod drain;
@@ -22,14 +24,13 @@ mod request;
 mod ring;
 mod section;
 mod set;
-mod slow;
 mod store;
 #[cfg(test)]
 mod tests;
 mod v6_18;
 
 pub use crate::zone::AllocFlags;
-pub use allocator::MOST_LOST;
+pub use alloc::MOST_LOST;
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};

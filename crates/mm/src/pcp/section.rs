@@ -93,7 +93,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Gives back the frames after the first `kept` of `held` ones, which were taken by
     /// [`alloc_exact`](Self::alloc_exact).
-    pub fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
+    pub(crate) fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
         let (tail, count) = (first.plus(kept), held - kept);
         match self.extent_node(tail, count) {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
@@ -109,7 +109,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Extends `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), to `wanted`
     /// ones ([`EXTENT_FRAMES`] both), if the frames after them are free extents. Returns whether
     /// they were.
-    pub fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
+    pub(crate) fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
             return false;
@@ -128,7 +128,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Takes `count` movable frames for an allocation that will grow: with as many free ones after
     /// them. `None` where there is no such free extent.
-    pub fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
+    pub(crate) fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = self.zones.node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
             return None;
@@ -136,14 +136,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         let extent = self.zones.take_extent_with_room(node, count)?;
         self.pcps.store.pcp(slot, node).bypass_alloc(1);
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
-    }
-
-    /// The node of frames that may be a free extent: frames of one movable pageblock.
-    #[inline]
-    pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
-        let tag = self.zones.memory().pageblocks().of(first).tag();
-        let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
-        (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
     /// Aborts the process where frames that are about to become a free extent are free already.

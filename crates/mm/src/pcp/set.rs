@@ -268,8 +268,9 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`). Returns
-    /// whether work remains.
+    /// Lets the policy lower the mark up to which the lists of a slot may hold pages, and drains
+    /// what lies above it (`decay_pcp_high`); called now and then. Returns whether a later call may
+    /// have more to do.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {

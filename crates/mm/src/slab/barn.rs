@@ -164,7 +164,7 @@ impl Barn {
 
     /// Lets `fill` write up to `count` objects on top, count what it did, and return their number.
     /// Returns that, or 0 where there is no room or no memory for it.
-    pub fn bring_in(
+    pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
         limits: &CacheLimits,
@@ -218,7 +218,7 @@ impl Barn {
     }
 
     /// The lowest number of objects in the barn since the last call: no CPU needed these.
-    pub fn unneeded(&self) -> usize {
+    pub(crate) fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;
         core::mem::replace(&mut sheaves.lowest, level)

@@ -39,6 +39,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
@@ -48,6 +49,8 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects that slabs take back in one hold of their lock: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
+/// Slabs of a cache from which on the descriptors and bits of most are in no cache of the CPU.
+const FAR_SLABS: u64 = 1024;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
 /// Bits of a descriptor's word that count free objects, where its slab has more than that many.
@@ -282,6 +285,22 @@ impl<'a> Slab<'a> {
     }
 }
 
+/// Brings near what [`Lists::put`] reads of the slabs of `objects`: their misses overlap, where
+/// otherwise each object would wait for those of its own slab.
+fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    let mut last = None;
+    for object in objects {
+        let pfn = context.slab_of(cache, *object);
+        if last.replace(pfn) != Some(pfn) {
+            let slab = Slab::at(context, cache, pfn);
+            slab.frames.prefetch(pfn);
+            if !slab.has_word_bits() {
+                prefetch(slab.first_bits().as_ptr());
+            }
+        }
+    }
+}
+
 impl Lists {
     /// Slabs without an object in use.
     fn nr_empty(&self) -> u32 {
@@ -424,7 +443,7 @@ impl BitmapSlabs {
     /// objects at the front of a piece it refuses; these go back, and no more are taken. Returns
     /// how many were taken, and whether `keep` wanted all.
     #[inline(never)]
-    pub fn take_pieces<P: PerCpu>(
+    pub(super) fn take_pieces<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -670,6 +689,9 @@ impl Lists {
     /// Puts objects into their slabs.
     #[inline]
     fn put<P: PerCpu>(&mut self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        if self.nr_slabs >= FAR_SLABS {
+            prefetch_slabs(context, cache, objects);
+        }
         let mut rest = objects;
         while let Some(&object) = rest.first() {
             let slab = BitmapSlabs::slab_of(context, cache, object);

@@ -167,7 +167,7 @@ pub struct Cache {
     identity: Identity,
     name: Line<24>,
     object_bytes: usize,
-    options: CacheOptions,
+    pub(super) options: CacheOptions,
     link_bytes: usize,
     stride: usize,
     order: Order,
@@ -261,13 +261,8 @@ impl Cache {
     /// Bytes of each object before the address that callers know: see the type.
     #[inline]
     #[must_use]
-    pub fn link_bytes(&self) -> usize {
+    pub(crate) fn link_bytes(&self) -> usize {
         self.link_bytes
-    }
-
-    /// Returns whether other caches may share it.
-    pub(super) fn is_mergeable(&self) -> bool {
-        self.options.are_mergeable()
     }
 
     /// Runs the constructor, if the cache has one, for the objects of a new slab. A policy calls

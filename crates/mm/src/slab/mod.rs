@@ -13,7 +13,7 @@
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> parked -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf_cache -> sheaf -> sheaf_bound, slam
+//! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
 //! names
 //! ```
 
@@ -62,7 +62,7 @@ pub use parked::ParkedObjects;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;
-pub use sheaf::Sheaf;
+pub use sheaf_cache::Sheaf;
 pub use slam::Slam;
 pub use stats::{BarnStats, Occupancy, SlabStats};
 pub use table::{CacheRequest, CacheTable};

@@ -39,7 +39,7 @@ impl SparseWalk {
     /// No slab has been looked at.
     pub const START: Self = Self { list: usize::MAX, left: 0 };
     /// All slabs have been looked at.
-    pub const OVER: Self = Self { list: 0, left: 0 };
+    pub(super) const OVER: Self = Self { list: 0, left: 0 };
 
     /// Returns whether all slabs have been looked at.
     #[must_use]

@@ -13,7 +13,7 @@ use super::barn::Traffic;
 use super::barns::home;
 use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::{is_among, sort_out, written};
-use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
+use super::cache::{Cache, CacheId, SlabLayout};
 use super::cache_limits::CacheLimits;
 use super::context::{PIECE, SlabContext};
 use super::misuse::not_in_use;
@@ -21,7 +21,7 @@ use super::params::CacheParams;
 use super::parked::ParkedObjects;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
-use super::sheaf_cache::{SheafCache, count};
+use super::sheaf_cache::{Sheaf, count};
 use super::stats::{Occupancy, SlabStats};
 use super::width::{Means, Miss, Width};
 use crate::frame::{NodeId, Pfn};
@@ -30,50 +30,12 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
-use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::primitive::Ordering;
 
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
-/// The policy; see the module.
-#[repr(C)]
-pub struct Sheaf {
-    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in the cache's own part:
-    /// a page that is read before it is written costs two page faults.
-    set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
-    caches: [SheafCache; MAX_CACHES],
-}
-
 impl Sheaf {
-    /// The part of a cache that is about to be used; sets it up first.
-    #[inline]
-    fn of(&self, cache: &Cache) -> &SheafCache {
-        if !self.is_set_up(cache) {
-            self.set_up(cache);
-        }
-        self.at(cache)
-    }
-
-    #[inline]
-    fn is_set_up(&self, cache: &Cache) -> bool {
-        let number = cache.id().index();
-        self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 != 0
-    }
-
-    /// Sets what follows from the objects of a cache. Two tasks that do so at once store the same.
-    #[cold]
-    fn set_up(&self, cache: &Cache) {
-        let number = cache.id().index();
-        self.caches[number].set_up(cache);
-        self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
-    }
-
-    /// The part of a cache, for readers: all zero bytes if the cache was never used. `malloc` has
-    /// 72 caches, and a program that starts touches the pages of only those that it uses.
-    pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
-        &self.caches[cache.id().index()]
-    }
-
     /// Puts objects into the running CPU's array, or where there is no room into barn or slabs.
     /// Returns whether they are in the array.
     fn park<P: Arrays>(
@@ -210,10 +172,8 @@ impl Sheaf {
     ) {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
         context.give_back_emptied();
-        let own = self.of(cache);
-        count(&own.batched_out, objects.len());
-        own.slabs.free(context, cache, objects, own.keep_empty());
-        context.give_back_emptied();
+        count(&self.of(cache).batched_out, objects.len());
+        self.free_to_slabs(context, cache, objects);
     }
 
     /// Returns whether the bound on wide arrays of a slot has room for `cache`'s. Takes no lock.
@@ -548,10 +508,7 @@ impl<P: Arrays> ParkedObjects<P> for Sheaf {
 
 impl<P: Arrays> SlabPolicy<P> for Sheaf {
     const NAME: &'static str = "sheaf";
-    const NEW: Self = Self {
-        set_up: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
-        caches: [const { SheafCache::new() }; MAX_CACHES],
-    };
+    const NEW: Self = Self::new();
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)

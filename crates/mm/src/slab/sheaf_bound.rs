@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
 use super::context::{MAX_BATCH, SlabContext};
-use super::sheaf::Sheaf;
+use super::sheaf_cache::Sheaf;
 use crate::zone::Zones;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Arrays;

@@ -1,10 +1,10 @@
-//! One cache's part of the policy `sheaf`: its barns, its slabs, and what it counts.
+//! The policy `sheaf` as its parts, one for each cache: its barns, its slabs, and what it counts.
 
 use super::barn::Barn;
 use super::barns::Barns;
 use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::written;
-use super::cache::Cache;
+use super::cache::{Cache, MAX_CACHES};
 use super::context::{PIECE, SlabContext};
 use super::width::Width;
 use core::mem::MaybeUninit;
@@ -48,7 +48,7 @@ pub(super) struct SheafCache {
 }
 
 impl SheafCache {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             barns: Barns::new(),
             slabs: BitmapSlabs::new(),
@@ -138,6 +138,53 @@ impl SheafCache {
 
     pub(super) fn keep_empty(&self) -> u32 {
         self.keep_empty.load(Ordering::Relaxed)
+    }
+}
+
+/// The policy; see `sheaf`.
+#[repr(C)]
+pub struct Sheaf {
+    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in the cache's own part:
+    /// a page that is read before it is written costs two page faults.
+    set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
+    caches: [SheafCache; MAX_CACHES],
+}
+
+impl Sheaf {
+    pub(super) const fn new() -> Self {
+        Self {
+            set_up: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
+            caches: [const { SheafCache::new() }; MAX_CACHES],
+        }
+    }
+
+    /// The part of a cache that is about to be used; sets it up first.
+    #[inline]
+    pub(super) fn of(&self, cache: &Cache) -> &SheafCache {
+        if !self.is_set_up(cache) {
+            self.set_up(cache);
+        }
+        self.at(cache)
+    }
+
+    #[inline]
+    pub(super) fn is_set_up(&self, cache: &Cache) -> bool {
+        let number = cache.id().index();
+        self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 != 0
+    }
+
+    /// Sets what follows from the objects of a cache. Two tasks that do so at once store the same.
+    #[cold]
+    pub(super) fn set_up(&self, cache: &Cache) {
+        let number = cache.id().index();
+        self.caches[number].set_up(cache);
+        self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
+    }
+
+    /// The part of a cache, for readers: all zero bytes if the cache was never used. `malloc` has
+    /// 72 caches, and a program that starts touches the pages of only those that it uses.
+    pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
+        &self.caches[cache.id().index()]
     }
 }
 

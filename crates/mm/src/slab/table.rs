@@ -127,12 +127,12 @@ impl CacheTable {
         }
         let stride = request.params.stride();
         self.iter().find(|cache| {
-            cache.id().index() > apart && cache.is_mergeable() && cache.stride() == stride
+            cache.id().index() > apart && cache.options.are_mergeable() && cache.stride() == stride
         })
     }
 
     /// Keeps all caches created so far from being shared by later ones.
-    pub fn keep_apart(&self) {
+    pub(crate) fn keep_apart(&self) {
         let _held = self.adding.lock();
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }

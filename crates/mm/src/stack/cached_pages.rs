@@ -152,7 +152,8 @@ pub trait CacheHost: Sized {
     /// Same as for `PerCpu::walk`.
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64;
 
-    /// A direct reclaim, and attempts after it until one succeeds; returns whether one did. An
+    /// Does a direct reclaim, and calls `attempt` whenever this may have freed enough, until one
+    /// attempt succeeds or nothing more is worth freeing. Returns whether one has succeeded. An
     /// attempt may have to take `frames` frames.
     fn reclaim_for(
         &self,
@@ -168,8 +169,10 @@ pub trait CacheHost: Sized {
     /// it otherwise. O(caches * slots).
     fn give(&self, stash: Stash, frames: u32);
 
-    /// Takes memory out of the stashes that give a part, up to `frames` of each, until `missing`
-    /// says 0; returns whether it has fallen. O(1) where nothing is held.
+    /// Gives the zones memory of those stashes that can give a part of what they hold, one after
+    /// the other, until `missing` returns 0: up to `frames` frames of freed mappings, and some
+    /// objects of barns. Returns whether `missing` returns less than before. O(1) where nothing is
+    /// held.
     fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
     /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).

@@ -46,12 +46,6 @@ impl<C: StackConfig> Stack<C> {
         self.caches.get(id)
     }
 
-    /// # Panics
-    /// Where there is no such cache.
-    pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
-        self.inner().caches.get(id).expect("cache numbers come from create_cache")
-    }
-
     /// Shrinks a cache and lets go of it; its number may then be another cache's. A cache that
     /// stands for several merged ones only loses one of them. O(slots + frames).
     ///

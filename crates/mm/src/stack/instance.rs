@@ -13,7 +13,7 @@ use crate::heap::options::StackOptions;
 use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{
-    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
+    Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
     SlabSetup, create_cache,
 };
 use core::cell::UnsafeCell;
@@ -431,6 +431,14 @@ impl<C: StackConfig> Stack<C> {
             setup: inner.setup,
             emptied: Default::default(),
         }
+    }
+
+    /// The cache with this number.
+    ///
+    /// # Panics
+    /// Where there is no such cache.
+    pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
+        self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }
 
     /// The page allocator: zones and per-CPU page lists.

@@ -1,5 +1,5 @@
-//! The time for which freed memory is kept: the delay, and longer where memory that went back was
-//! needed again soon.
+//! How long freed memory is kept before it goes back to the system: for the delay (option
+//! `PURGE_DELAY`), and longer where memory that went back was needed again soon.
 //!
 //! A program that works in bursts frees what the next burst needs. Given back in between, all of it
 //! has to be faulted in again, and that may cost more than the burst itself. The page cache learns

@@ -176,7 +176,7 @@ impl Budget {
 
     /// Charges a mapping; returns `false`, and charges nothing, where it does not fit.
     #[must_use]
-    pub fn charge_mapping(&self, frames: u32) -> bool {
+    pub(crate) fn charge_mapping(&self, frames: u32) -> bool {
         let fits = frames == 0 || self.charge_blocks(1, frames) == 1;
         if fits {
             self.mapped.fetch_add(frames, Relaxed);
@@ -185,7 +185,7 @@ impl Budget {
     }
 
     /// Takes (part of) a mapping out of the budget.
-    pub fn uncharge_mapping(&self, frames: u32) {
+    pub(crate) fn uncharge_mapping(&self, frames: u32) {
         self.mapped.fetch_sub(frames, Relaxed);
         self.uncharge(frames);
     }

@@ -3,8 +3,8 @@
 use super::block::ORDERS;
 use super::counts::{FallbackCounts, Traffic};
 use super::watermark::Marks;
-use super::zone::{Zone, ZoneRef};
-use crate::frame::{MIGRATE_TYPES, MigrateType, NodeId, Order, PageblockIndex};
+use super::zone::Zone;
+use crate::frame::{MIGRATE_TYPES, MigrateType, NodeId, Order};
 use quarry_sys::lock::LockStats;
 
 /// A snapshot of a zone, all of it from one hold of its lock.
@@ -61,19 +61,5 @@ impl Zone {
             fallbacks: counts.fallbacks,
             lock: self.lock_stats(),
         }
-    }
-}
-
-impl ZoneRef<'_> {
-    /// Pageblocks of the zone by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
-    pub(super) fn pageblocks_by_type(self) -> [u32; MIGRATE_TYPES] {
-        let mut counts = [0; MIGRATE_TYPES];
-        for index in 0..self.end().0 {
-            let tag = self.memory.pageblocks().at(PageblockIndex(index)).tag();
-            if tag.node() == Some(self.node()) {
-                counts[tag.migratetype().index()] += 1;
-            }
-        }
-        counts
     }
 }

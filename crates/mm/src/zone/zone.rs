@@ -144,7 +144,7 @@ impl Zone {
     /// Free frames kept for requests of an exact number, as of the last critical section.
     #[inline]
     #[must_use]
-    pub fn kept_in_extents(&self) -> u32 {
+    pub(super) fn kept_in_extents(&self) -> u32 {
         self.published.in_extents.load(Relaxed) as u32
     }
 
@@ -158,7 +158,7 @@ impl Zone {
     /// The lowest value of [`dirty`](Self::dirty) since the last call: memory that no request
     /// needed in between. Takes the lock.
     #[must_use]
-    pub fn take_lowest_dirty(&self) -> u32 {
+    pub(crate) fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
         let dirty = self.dirty();
         self.published.lowest_dirty.swap(dirty, Relaxed).min(dirty)
@@ -220,7 +220,7 @@ impl Zone {
     }
 
     /// Takes the boost of the marks away, after memory has been given back.
-    pub fn clear_boost(&self) {
+    pub(crate) fn clear_boost(&self) {
         self.marks.clear_boost();
     }
 

@@ -12,8 +12,8 @@ use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, MAX_NODES, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order,
-    OsArray, PAGEBLOCK_FRAMES, Pfn,
+    Arena, Faults, FrameTable, Kind, MAX_NODES, Memory, MigrateType, NodeId, Order, OsArray,
+    PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -140,7 +140,7 @@ impl Zones {
     }
 
     /// Notes whether the owners of frames of a kind usually touch them whole.
-    pub fn note_touched(&self, kind: Kind, whole: bool) {
+    pub(crate) fn note_touched(&self, kind: Kind, whole: bool) {
         self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
@@ -211,21 +211,21 @@ impl Zones {
     /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
     /// pageblock) from one node, in one critical section; `None` where no extent holds them and the
     /// zone would fall below its low mark. O(pageblocks looked at), which is bounded.
-    pub fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
+    pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(count, || self.of(node).take_extent(count, align))
     }
 
     /// Same as [`take_extent`](Self::take_extent), but only from a free extent of at least `2 *
     /// count` frames; the second half stays free for growth.
-    pub fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
+    pub(crate) fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count));
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
     /// kept as extents, in one critical section. So an extent grows that ends at `pfn`.
-    pub fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
+    pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
         self.charged(count, take).is_some()
@@ -244,18 +244,18 @@ impl Zones {
     }
 
     /// Puts frames of one pageblock back, in one critical section.
-    pub fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
+    pub(crate) fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
         self.put_extents(node, core::iter::once((pfn, count)));
     }
 
     /// Puts extents back, each of one pageblock, in one critical section.
-    pub fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
+    pub(crate) fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
         let frames = self.of(node).put_extents(extents);
         self.budget.uncharge(frames);
     }
 
     /// Flushes all extents: their frames become free blocks.
-    pub fn flush_extents(&self) {
+    pub(crate) fn flush_extents(&self) {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
@@ -306,7 +306,7 @@ impl Zones {
 
     /// Gives back the chosen pageblocks of one node, if its zone grows on demand, until about
     /// `most_bytes` are given back. Returns the bytes.
-    pub fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
+    pub(crate) fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
         let given = self.of(node).give_back(which, most_bytes);
         if given > 0 {
             self.refresh_marks();
@@ -333,7 +333,7 @@ impl Zones {
     /// Gives the memory of neighbouring frames of one pageblock back to the operating system. The
     /// caller owns them, remains their owner, and has given up their contents: they read as zero
     /// afterwards, or stay as they are. Returns the bytes.
-    pub fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
+    pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
     }
 
@@ -358,12 +358,6 @@ impl Zones {
     /// stays. Returns whether free memory was moved.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
-    }
-
-    /// Pageblocks of a node by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
-    #[must_use]
-    pub fn pageblocks_by_type(&self, node: NodeId) -> [u32; MIGRATE_TYPES] {
-        self.of(node).pageblocks_by_type()
     }
 
     /// Frames of blocks of one node on per-CPU lists, by their states. O(frames).

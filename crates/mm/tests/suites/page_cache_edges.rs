@@ -3,7 +3,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_cache::CachingStack;
-use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, State, StateWord};
+use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, Splice, State, StateWord};
 use quarry_cache::page_cache::index::INDEX_LIMIT;
 use quarry_cache::page_cache::{
     self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
@@ -102,6 +102,7 @@ impl NodeHost for Interrupted<'_> {
 
 impl page_cache::Host for Interrupted<'_> {
     type Pages = V6_18;
+    type Lru = Splice;
 
     fn pages(&self) -> &PageAllocator<V6_18> {
         page_cache::Host::pages(self.stack)

@@ -1,7 +1,6 @@
 //! Every registered policy is accepted by its option and has a page.
 
 use crate::support::known::is_known;
-use quarry_cache::lru::{LRU_POLICIES, LRU_POLICY_NAMES, LruPolicy};
 use quarry_mm::heap::options::{OptionError, StackOptions};
 use quarry_mm::slab::{SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, slab_names, slab_policy};
 
@@ -28,14 +27,4 @@ fn slab_policies_are_known_everywhere() {
     assert!(
         slab_names().eq(SLAB_NAMES.split([',', ' ']).filter(|name| !["", "or"].contains(name)))
     );
-}
-
-#[test]
-fn lru_policies_are_known_everywhere() {
-    for policy in LRU_POLICIES {
-        is_known(LRU_POLICY_NAMES, policy.name, policy.page, policy.about);
-        assert_eq!(LruPolicy::named(policy.name), Some(policy.policy));
-        assert_eq!(policy.policy.name(), policy.name);
-    }
-    assert_eq!(LruPolicy::named("clock"), None);
 }

@@ -71,7 +71,7 @@ pub struct SlotArea {
     /// Slots of all three parts.
     reserved: AtomicU32,
     /// Capacity of each array in its narrow place, 0 where it is not defined.
-    narrow: [AtomicU32; MAX_ARRAYS],
+    pub(super) narrow: [AtomicU32; MAX_ARRAYS],
     /// Words of the narrow place of each array: the capacity of its first definition.
     place_words: [AtomicU32; MAX_ARRAYS],
     /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
@@ -186,25 +186,6 @@ impl SlotArea {
         self.laid_out.store(words as u32, Ordering::Relaxed);
         self.narrow[array.index()].store(capacity as u32, Ordering::Relaxed);
         self.place_words[array.index()].store(capacity as u32, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Gives `array`, which was defined for a cache that is gone, room for `capacity` objects of
-    /// another cache, or as many as it was defined for first, if that was less. O(slots awake).
-    ///
-    /// # Errors
-    /// `ENOENT` where the array was never defined, `EBUSY` where a slot still has room in it: a
-    /// drain has not reached that slot.
-    pub fn define_again(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
-        let _held = self.bounds_lock.lock();
-        if self.capacity(array) == 0 {
-            return Err(OsError(libc::ENOENT));
-        }
-        if self.awake().any(|slot| self.room(slot, array) > 0) {
-            return Err(OsError(libc::EBUSY));
-        }
-        let capacity = capacity.min(self.place_words(array));
-        self.narrow[array.index()].store(capacity as u32, Ordering::Relaxed);
         Ok(())
     }
 

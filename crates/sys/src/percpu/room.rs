@@ -23,6 +23,7 @@ use super::area::SlotArea;
 use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
 use super::limits::Limits;
 use crate::broken::{Broken, Check};
+use crate::os::{OsError, OsResult};
 use crate::primitive::Ordering::Relaxed;
 
 /// Fewest objects for which an array without room gets some, if it can hold as many, and if they
@@ -62,6 +63,25 @@ impl SlotArea {
     /// Sets how many bytes an object of `array` has; its room is counted by them. Before its use.
     pub fn weigh(&self, array: ArrayId, bytes: usize) {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
+    }
+
+    /// Gives `array`, which was defined for a cache that is gone, room for `capacity` objects of
+    /// another cache, or as many as it was defined for first, if that was less. O(slots awake).
+    ///
+    /// # Errors
+    /// `ENOENT` where the array was never defined, `EBUSY` where a slot still has room in it: a
+    /// drain has not reached that slot.
+    pub fn define_again(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
+        let _held = self.bounds_lock.lock();
+        if self.capacity(array) == 0 {
+            return Err(OsError(libc::ENOENT));
+        }
+        if self.awake().any(|slot| self.room(slot, array) > 0) {
+            return Err(OsError(libc::EBUSY));
+        }
+        let capacity = capacity.min(self.place_words(array));
+        self.narrow[array.index()].store(capacity as u32, Relaxed);
+        Ok(())
     }
 
     fn each(&self, array: ArrayId) -> usize {
@@ -119,7 +139,7 @@ impl SlotArea {
 
     /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had any.
     #[must_use]
-    pub fn is_awake(&self, slot: SlotIndex) -> bool {
+    pub(super) fn is_awake(&self, slot: SlotIndex) -> bool {
         match self.rooms.awake.get(slot.index() / 64) {
             Some(word) => word.load(Relaxed) >> (slot.0 % 64) & 1 == 1,
             None => self.count(slot).words() > 0,

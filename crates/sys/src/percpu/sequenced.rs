@@ -204,8 +204,9 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Marks every list of `array` that is in use as stopped, keeping its guard in the slot's
-    /// control cell. Returns whether a mark was missing.
+    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: puts
+    /// [`STOPPED_LIST`] in place of its guard, which the slot's control cell keeps meanwhile.
+    /// Returns whether a list was not stopped already.
     fn stop_lists(&self, array: ArrayId) -> bool {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;

@@ -1,5 +1,6 @@
-//! Slots under a try-lock each: for CPUs without sequences, for threads without a registration,
-//! for sanitizers, and for tests that say which CPU they are.
+//! Stripes: slots that are used under a try-lock each, for CPUs without restartable sequences, for
+//! threads that are not registered for them, for sanitizers, and for tests and simulators that say
+//! which CPU a thread is on.
 //!
 //! They have the cells and arrays that the sequences use, so one drain serves both kinds. The lock
 //! is one word that holds the task of its owner. Single operations only try it, so that nothing on

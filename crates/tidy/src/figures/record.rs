@@ -113,7 +113,10 @@ impl Run {
         cell.ok_or_else(|| format!("no cell '{row}', '{column}' in the table '{name}'"))
     }
 
-    /// The version of an allocator: the last word after its file, without what Debian adds.
+    /// The version of an allocator; `None` if the record has none. The C library's is recorded by
+    /// itself. Of any other it is the last word of the part after the file's name, up to the first
+    /// `-` or `+`, where Debian's additions begin: `2.10` of `libtcmalloc_minimal.so.4.5.10,
+    /// libtcmalloc-minimal4 2.10-1`.
     #[must_use]
     pub fn version(&self, allocator: &str) -> Option<String> {
         if allocator == "glibc" {

@@ -100,7 +100,7 @@ impl Shape {
 
     /// Fewest bytes of a slot for it; `None` if no address space has so much.
     #[must_use]
-    pub fn slot_bytes(&self) -> Option<usize> {
+    pub(crate) fn slot_bytes(&self) -> Option<usize> {
         let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
         let zone = if has_zone { LEAST_ZONE } else { 0 };
         let used = self.front.checked_add(self.size)?.checked_add(zone)?;

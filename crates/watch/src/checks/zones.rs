@@ -68,7 +68,7 @@ impl Range {
     /// # Safety
     /// The bytes are readable memory of the stack.
     #[must_use]
-    pub unsafe fn first_other(self, pattern: u64) -> Option<usize> {
+    pub(super) unsafe fn first_other(self, pattern: u64) -> Option<usize> {
         let end = self.start + self.bytes;
         let expected = pattern.to_le_bytes();
         // SAFETY: the addresses lie within the range (caller's promise); volatile, because a faulty
@@ -158,7 +158,7 @@ impl Parts {
     ///
     /// # Safety
     /// Same as [`arm`](Self::arm).
-    pub unsafe fn poison_new(&self) {
+    pub(crate) unsafe fn poison_new(&self) {
         if self.shape.flags.has(CheckFlags::POISON) {
             // SAFETY: the object lies in the slot.
             unsafe { self.user().fill(POISON_INUSE) };
@@ -169,7 +169,7 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is writable memory of the stack, and its user has given it up.
-    pub unsafe fn bury(&self) {
+    pub(crate) unsafe fn bury(&self) {
         let user = self.user();
         // SAFETY: all of these lie in the slot.
         unsafe {
@@ -204,7 +204,7 @@ impl Parts {
     /// # Safety
     /// The slot is readable memory of the stack.
     #[must_use]
-    pub unsafe fn damage_of_buried(&self) -> Option<(Damage, usize)> {
+    pub(crate) unsafe fn damage_of_buried(&self) -> Option<(Damage, usize)> {
         let user = self.user();
         // SAFETY: all of these lie in the slot (caller's promise).
         let written = unsafe {

@@ -180,8 +180,9 @@ impl HeapProfile {
         self.is_on()
     }
 
-    /// Makes an object of `size` bytes, whose block begins at `pfn`, a sample. Returns its record;
-    /// if there is no room, counts the sample as lost and returns `None`. Calls the tracer.
+    /// Makes an object a sample: counts it under the callers that the tracer finds, and returns the
+    /// number of its record. Returns `None` if no profile is on, or if there is no room for the
+    /// sample, which is then counted as lost.
     pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;

@@ -18,6 +18,7 @@ mod heap;
 mod linux_slab;
 mod linux_slab_misuse;
 mod locks;
+mod lru;
 #[path = "../../../../crates/mm/tests/suites/moving.rs"]
 mod moving;
 mod pages;

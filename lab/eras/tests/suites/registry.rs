@@ -1,6 +1,8 @@
 //! The registries have all policies, and each of them has a page.
 
 use crate::support::known::is_known;
+use quarry_cache::lru::LruPolicy;
+use quarry_eras::lru::{self, LRU_POLICIES, LRU_POLICY_NAMES};
 use quarry_eras::pages::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
 use quarry_eras::slab::{SlabVisitor, line_of, with_slab_policy};
 use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
@@ -34,4 +36,14 @@ fn page_policies_are_known_everywhere() {
         assert_eq!(Chosen::named(policy.name), Some(policy.policy));
     }
     assert_eq!(Chosen::named("v5"), None);
+}
+
+#[test]
+fn lru_policies_are_known_everywhere() {
+    for policy in LRU_POLICIES {
+        is_known(LRU_POLICY_NAMES, policy.name, policy.page, policy.about);
+        assert_eq!(lru::Chosen::named(policy.name), Some(policy.policy));
+        assert_eq!(policy.policy.name(), policy.name);
+    }
+    assert_eq!(lru::Chosen::named("clock"), None);
 }

@@ -15,6 +15,8 @@ pub(crate) mod known;
 pub(crate) mod locks;
 #[path = "../../../../crates/mm/tests/suites/support/oracle.rs"]
 mod oracle;
+#[path = "../../../../crates/mm/tests/suites/support/page_threads.rs"]
+pub(crate) mod page_threads;
 #[path = "../../../../crates/mm/tests/suites/support/pattern.rs"]
 pub(crate) mod pattern;
 #[path = "../../../../crates/mm/tests/suites/support/random.rs"]

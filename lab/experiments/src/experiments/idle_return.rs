@@ -30,7 +30,8 @@ const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
 /// Time for which the process is idle beyond the last look.
 const BEYOND: Duration = Duration::from_millis(500);
-/// The last look where nothing else is asked for, in seconds after the last free.
+/// When the experiment `peers` looks at what is held, in seconds after the last free. This
+/// experiment has `--rest` for it, with the same default.
 pub(crate) const VERDICT: &[u64] = &[2];
 
 /// The memory that a program which has freed everything still holds while it is idle.

@@ -72,8 +72,9 @@ impl Queue {
         self.sent.0.load(Ordering::Acquire)
     }
 
-    /// Frees the heads `received..sent` with their payloads. One thread receives, in order, never
-    /// more than [`Queue::sent`] says.
+    /// Frees the heads `received..sent` with their payloads, and sets `received` to `sent`. Only
+    /// one thread calls this for a queue. Each call begins where the one before ended, and `sent`
+    /// is at most what [`Queue::sent`] has returned.
     pub(super) fn free_up_to(&self, heap: Heap, received: &mut usize, sent: usize) {
         for number in *received..sent {
             let entry = self.entry(number);

@@ -191,7 +191,8 @@ impl Pattern {
         }
     }
 
-    /// Runs it on `heap`, on the first of `cpus`; further threads are bound to the others.
+    /// Runs the pattern on `heap`. The caller has bound this thread to the first of `cpus`; the
+    /// pattern binds its further threads to the others, in turn.
     pub(crate) fn run(self, heap: Heap, budget: Budget, cpus: &[usize]) -> Outcome {
         let one = Others { count: 1, cpus };
         match self {

@@ -104,10 +104,8 @@ mod tests {
     #[test]
     fn lists_are_those_of_the_largest_zone() {
         let zone = |name: &str, managed: u32, high: u32| {
-            format!(
-                "Node 0, zone {name}\n  pages free 7\n  high 9\n  managed {managed}\n  pagesets\n    \
-                 cpu: 0\n  count: 3\n  high: {high}\n  batch: 63\n    cpu: 1\n  high: 5\n"
-            )
+            let lists = format!("cpu: 0\n count: 3\n high: {high}\n batch: 63\n cpu: 1\n high: 5");
+            format!("Node 0, zone {name}\n pages free 7\n high 9\n managed {managed}\n {lists}\n")
         };
         let text = zone("DMA32", 100, 61) + &zone("Normal", 1000, 1996);
         let lists = PageLists::of(&text).unwrap();

@@ -303,7 +303,8 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     /// Waits until it is this operation's turn, and takes the block out.
     fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
         while block.get().turns != turn {
-            // Earlier tasks run first, so nothing happens between the look and the sleep.
+            // `order` lets all tasks run that are earlier in simulated time. So the second look
+            // sees what they have done, and nothing happens between it and the sleep.
             task::order();
             if block.get().turns != turn {
                 block.set(Block { is_awaited: true, ..block.get() });

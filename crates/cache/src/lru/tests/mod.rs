@@ -1,11 +1,12 @@
-//! The LRU under every policy.
+//! The LRU under the policies of this crate.
 
-#[cfg(not(quarry_model))]
-mod costs;
 #[cfg(quarry_model)]
 mod model;
+#[cfg(quarry_model)]
+mod model_batched;
 #[cfg(not(quarry_model))]
 mod suite;
+mod support;
 #[cfg(not(quarry_model))]
 mod threads;
 
@@ -14,32 +15,41 @@ use quarry_mm::frame::{MAX_NODES, NodeId};
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
+use support::{begin, fake_os, free, table};
 
-pub(super) fn fake_os() -> &'static FakeOs {
-    Box::leak(Box::new(FakeOs::new(4096)))
-}
+#[cfg(not(quarry_model))]
+mod order {
+    use super::suite::{keeps_the_order, op, sizes};
+    use super::*;
+    use proptest::prelude::*;
 
-/// A table of `pages` descriptors, of nodes by turns, none of which names a page.
-pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
-    assert!(usize::from(nodes) <= MAX_NODES);
-    let table = DescriptorTable::reserve(fake_os(), pages as usize).expect("the fake OS serves");
-    table.grow(pages as usize).expect("the fake OS serves");
-    for page in 0..pages {
-        table.at(PageNo(page)).node.store((page % u32::from(nodes)) as u8, Relaxed);
+    proptest! {
+        #[test]
+        fn batched_keeps_the_order_of_plain_queues(
+            sizes in sizes(),
+            ops in prop::collection::vec(op(), 1..300),
+        ) {
+            keeps_the_order(Batched, sizes, &ops);
+        }
+
+        #[test]
+        fn splice_keeps_the_order_of_plain_queues(
+            sizes in sizes(),
+            ops in prop::collection::vec(op(), 1..300),
+        ) {
+            keeps_the_order(Splice, sizes, &ops);
+        }
     }
-    table
 }
 
-/// Makes a descriptor name a page that an index and the caller know.
-pub(super) fn begin(table: &DescriptorTable, page: PageNo) {
-    let state = &table.at(page).state;
-    assert_eq!(state.load(), State(0), "a descriptor names one page at a time");
-    state.begin(State(State::LIVE | State::UPTODATE | 1));
+#[cfg(not(quarry_model))]
+#[test]
+fn batched_has_all_pages_somewhere() {
+    threads::all_pages_are_somewhere(Batched);
 }
 
-/// Frees a page that the caller owns.
-pub(super) fn free(table: &DescriptorTable, page: PageNo) {
-    let state = table.at(page).state.load();
-    assert!(!state.has(State::LRU) && !state.has(State::LIVE) && state.pins() == 0);
-    table.at(page).state.begin(State(0));
+#[cfg(not(quarry_model))]
+#[test]
+fn splice_has_all_pages_somewhere() {
+    threads::all_pages_are_somewhere(Splice);
 }

@@ -28,7 +28,8 @@ const FEW: usize = 4;
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
 
-/// Objects of a bundle where objects are `stride` bytes apart: at least 16, so two.
+/// The number of objects in a bundle of objects that are `stride` bytes apart. It is at least 2: a
+/// stride has 16 bytes or more, and the head needs a word for each object of its bundle.
 pub(super) fn size(stride: usize) -> usize {
     let by_bytes = (BUNDLE_BYTES / stride).max(FEW);
     (stride / size_of::<u64>()).min(by_bytes).clamp(2, BUNDLE_MOST)

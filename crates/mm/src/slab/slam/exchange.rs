@@ -1,10 +1,9 @@
 //! Moves between a CPU's array, its stock and the inboxes of others.
 
 use super::bundle::{self, BUNDLE_MOST};
-use super::policy::SlamCache;
+use super::cache::SlamCache;
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
-use crate::frame::Pfn;
 use crate::slab::buffer::{is_among, written};
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::misuse::not_in_use;
@@ -244,16 +243,6 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    fn slab(&self, object: Object) -> Pfn {
-        self.context.slab_of(self.cache, object)
-    }
-
-    /// The slot that took the object's slab, as far as is known.
-    pub(super) fn owner(&self, object: Object) -> Option<SlotIndex> {
-        let owner = self.tables.owners.of(self.slab(object))?;
-        (owner.0 < self.context.percpu.area().slots()).then_some(owner)
-    }
-
     /// Puts objects into a slot's inbox, whole bundles of them; returns how many.
     fn deliver(&self, owner: SlotIndex, objects: &[Object]) -> usize {
         let inbox = &self.tables.cpu(self.cache.id(), owner).inbox;
@@ -265,20 +254,5 @@ impl<P: Arrays> SlamCache<'_, P> {
             return whole;
         }
         if self.push(inbox, &objects[..whole]) { whole } else { 0 }
-    }
-
-    /// Counts bundles that come to a stock.
-    fn count_in(&self, stock: &Stock, bundles: u64) {
-        stock.note_bytes(self.context.limits, self.bytes_of(bundles));
-    }
-
-    /// Counts bundles that have left a stock.
-    pub(super) fn count_out(&self, stock: &Stock, bundles: u64) {
-        stock.note_bytes(self.context.limits, -self.bytes_of(bundles));
-    }
-
-    /// Bytes of the objects of this many bundles.
-    pub(super) fn bytes_of(&self, bundles: u64) -> i64 {
-        bundles as i64 * (self.bundle * self.cache.stride()) as i64
     }
 }

@@ -35,10 +35,11 @@
 //! * `bundles(stock) = bundles on its chain`, each of `bundle::size(stride)` objects of the cache;
 //! * `limits.barns = sum of bytes announced by barns + sum over stocks of (bytes - unannounced)`.
 //!
-//! Files, each using only those to its left:
-//! `bundle -> stock -> traffic, owners -> tables -> policy, exchange, reclaim, validate`.
+//! Files, each using only those to its left: `bundle -> stock -> traffic, owners -> tables -> cache
+//! -> exchange -> reclaim, validate -> policy`.
 
 mod bundle;
+mod cache;
 mod exchange;
 mod owners;
 mod policy;
@@ -48,4 +49,4 @@ mod tables;
 mod traffic;
 mod validate;
 
-pub use policy::Slam;
+pub use cache::Slam;

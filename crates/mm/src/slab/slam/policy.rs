@@ -1,6 +1,6 @@
 //! The policy: serves the calls of a stack.
 
-use super::bundle;
+use super::cache::Slam;
 use super::tables::Tables;
 use super::traffic::Miss;
 use crate::frame::Pfn;
@@ -14,74 +14,20 @@ use crate::slab::params::CacheParams;
 use crate::slab::parked::ParkedObjects;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
-use crate::slab::sheaf::Sheaf;
+use crate::slab::sheaf_cache::Sheaf;
 use crate::slab::stats::{Occupancy, SlabStats};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::local;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Arrays, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
-
-/// Most steps from one object to the next to look at, among those that come to a CPU together.
-const OWNED_STEP: usize = 16;
-
-/// The policy; see the module.
-pub struct Slam {
-    /// Arrays, barns and slabs.
-    pub(super) sheaf: Sheaf,
-    tables: Late<Tables>,
-}
-
-/// One cache, with all that is needed to work on it.
-pub(super) struct SlamCache<'a, P: Arrays> {
-    pub(super) context: &'a SlabContext<'a, P>,
-    pub(super) cache: &'a Cache,
-    pub(super) sheaf: &'a Sheaf,
-    pub(super) tables: &'a Tables,
-    /// Objects of a bundle.
-    pub(super) bundle: usize,
-}
-
-impl<P: Arrays> SlamCache<'_, P> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
-    /// Notes that `slot` got objects by a miss: their slabs are the slot's. Objects that come
-    /// together mostly are neighbours, so a look at a few of them meets all slabs.
-    #[inline]
-    pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
-        let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);
-        for object in objects.iter().rev().step_by(step) {
-            self.tables.owners.note(self.context.slab_of(self.cache, *object), slot);
-        }
-    }
-}
 
 /// The only mode that a cache may have, if its mode is fixed. Bundles overwrite the object that
 /// heads them, so objects that a constructor has made stay in arrays.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
-}
-
-impl Slam {
-    #[inline]
-    pub(super) fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlamCache<'a, P> {
-        let tables = self.tables.get().expect("a cache has been created");
-        let bundle = bundle::size(cache.stride());
-        SlamCache { context, cache, sheaf: &self.sheaf, tables, bundle }
-    }
-
-    /// The tables, if there is a cache.
-    pub(super) fn tables(&self) -> Option<&Tables> {
-        self.tables.get()
-    }
 }
 
 impl<P: Arrays> ParkedObjects<P> for Slam {

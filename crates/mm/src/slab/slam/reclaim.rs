@@ -1,8 +1,8 @@
 //! Stocks and inboxes give back what is not needed. One exchange takes a chain, so no CPU is
 //! stopped for it.
 
+use super::cache::{Slam, SlamCache};
 use super::exchange::Buffer;
-use super::policy::{Slam, SlamCache};
 use super::stock::{Chain, Stock};
 use super::tables::{CpuCache, Tables};
 use crate::slab::buffer::written;
@@ -75,7 +75,7 @@ impl Slam {
         context: &SlabContext<'_, P>,
         what: Reclaim<'_>,
     ) -> u32 {
-        let Some(tables) = self.tables() else { return 0 };
+        let Some(tables) = self.tables.get() else { return 0 };
         let give_all = |cache: &Cache| {
             let own = self.of(context, cache);
             let given = tables.cpus(cache.id()).filter(|cpu| own.give_all(cpu)).count();
@@ -119,7 +119,7 @@ impl Slam {
     pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         let bound = CacheLimits::barns_pressed(context.zones);
         if context.limits.barns() > bound
-            && let Some(tables) = self.tables()
+            && let Some(tables) = self.tables.get()
         {
             own_stack::run(|| self.empty_stocks(context, tables, bound));
         }

@@ -1,7 +1,7 @@
 //! Checks of the equations at the head of the module. Slow; for tests.
 
 use super::bundle;
-use super::policy::{Slam, SlamCache};
+use super::cache::{Slam, SlamCache};
 use super::stock::Stock;
 use crate::slab::buffer::written;
 use crate::slab::context::SlabContext;

@@ -7,6 +7,7 @@ pub(crate) mod idle;
 pub(crate) mod known;
 pub(crate) mod locks;
 mod oracle;
+pub(crate) mod page_threads;
 pub(crate) mod pattern;
 mod random;
 pub(crate) mod seed;

@@ -89,8 +89,9 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.put_away(unsafe { written(&buffer, left) });
     }
 
-    /// Gives an object back whose memory is of another node: into the array for that node, or, in a
-    /// stack without alien arrays, to its slab.
+    /// Gives back an object whose memory is of `home`, another node than that of the running CPU:
+    /// puts it into the array that `node` has for `home`; if that is full, all that is in it goes
+    /// home first. In a stack without alien arrays the object goes to its slab.
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
         let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {

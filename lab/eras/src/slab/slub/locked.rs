@@ -134,7 +134,9 @@ fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
     held.noted_in(of.tables.holder(slot))
 }
 
-/// Hands a frozen slab of ours to its node (`unfreeze_slab`, Linux 2.6.29).
+/// Unfreezes a slab that the calling thread owns (`unfreeze_slab`, Linux 2.6.29). If it has free
+/// objects it goes onto its node's list, if it is full onto none; if it is empty it goes back to
+/// the page allocator, unless the node keeps it.
 fn unfreeze_one<P: Lists, E: Era<Word = LockWord>>(
     of: &SlubCache<'_, P, E>,
     slab: Pfn,

@@ -5,12 +5,10 @@
 //! lock at every 32nd page, so that other tasks do not wait for long lists (`release_pages`,
 //! `SWAP_CLUSTER_MAX`).
 
-use super::page::{DescriptorTable, PageNo};
-use super::policy::{
-    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Tail, Tally, Waiting, add_to,
-    scan,
+use quarry_cache::lru::{
+    DescriptorTable, ListKind, Lists, LruCounters, LruPolicy, PageNo, SWAP_CLUSTER_MAX, Setup,
+    Sizes, State, Tail, Tally, Waiting, add_to, scan,
 };
-use super::state::State;
 use quarry_mm::frame::{List, NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{Chosen, CountedLock, Guard};
@@ -32,8 +30,30 @@ struct NodeLists {
     isolated: AtomicU64,
 }
 
+/// One lock for each node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Single;
+
+impl LruPolicy for Single {
+    type Lists = SingleLists;
+
+    fn name(&self) -> &'static str {
+        "single"
+    }
+
+    fn build(&self, setup: Setup) -> OsResult<SingleLists> {
+        let nodes = OsArray::filled(setup.os, setup.nodes, |_| NodeLists {
+            heads: CountedLock::counting([List::new(), List::new()], Chosen(setup.counts)),
+            added: Tally::default(),
+            removed: Tally::default(),
+            isolated: AtomicU64::new(0),
+        })?;
+        Ok(SingleLists { nodes })
+    }
+}
+
 /// The lists of all nodes.
-pub(super) struct Single {
+pub struct SingleLists {
     nodes: OsArray<NodeLists>,
 }
 
@@ -86,21 +106,7 @@ impl Tail for HeldTail<'_> {
     }
 }
 
-impl Single {
-    /// Empty lists.
-    ///
-    /// # Errors
-    /// The error of the OS.
-    pub(super) fn build(setup: Setup) -> OsResult<Self> {
-        let nodes = OsArray::filled(setup.os, setup.nodes, |_| NodeLists {
-            heads: CountedLock::counting([List::new(), List::new()], Chosen(setup.counts)),
-            added: Tally::default(),
-            removed: Tally::default(),
-            isolated: AtomicU64::new(0),
-        })?;
-        Ok(Self { nodes })
-    }
-
+impl SingleLists {
     fn all(&self) -> impl Iterator<Item = &NodeLists> {
         (0..self.nodes.len()).map(|node| self.nodes.at(node))
     }
@@ -119,7 +125,7 @@ impl Single {
     }
 }
 
-impl Lists for Single {
+impl Lists for SingleLists {
     fn insert(&self, table: &DescriptorTable, _slot: SlotIndex, pages: &[PageNo]) {
         let mut held = None;
         for &page in pages {

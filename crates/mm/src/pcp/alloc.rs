@@ -1,8 +1,8 @@
-//! The slow path: neither the lists nor the zone above its low mark have a block
-//! (`__alloc_pages_slowpath` without the parts that need threads of their own). A request that
-//! cannot wait gets what the reserve has.
+//! Allocation: from the lists of a CPU, and on the slow path where neither they nor the zone above
+//! its low mark have a block (`__alloc_pages_slowpath` without the parts that need threads of their
+//! own). A request that cannot wait gets what the reserve has.
 
-use super::allocator::{MOST_LOST, PageAllocator};
+use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
 use super::request::{Page, PageRequest};
 use crate::frame::MAX_NODES;
@@ -10,12 +10,54 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
+/// Times that a request makes room, and finds that others have taken it, before it gives up
+/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+pub const MOST_LOST: u32 = 16;
+
 impl<P: PagePolicy> PageAllocator<P> {
+    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
+    /// watermarks that the request must respect.
+    #[inline]
+    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        match self.alloc_above_low(slot, request) {
+            Some(page) => Some(page),
+            None => self.alloc_from_zone(slot, request),
+        }
+    }
+
+    /// Takes a block from the request's node.
+    #[inline(never)]
+    fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
+    }
+
+    /// Takes a block from the request's node while that stays above `mark`, with the rights of the
+    /// request: one step of what [`alloc`](Self::alloc) does where memory is short.
+    pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
+        self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
+    }
+
+    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
+    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
+    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
+        let ask = request.usual();
+        let bulk =
+            |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
+        let filled = if out.len() > 1 { bulk(out) } else { 0 };
+        if filled > 0 || out.is_empty() {
+            return filled;
+        }
+        let Some(page) = self.alloc(slot, request) else { return 0 };
+        out[0] = page;
+        // The single allocation may have let the zone grow.
+        1 + bulk(&mut out[1..])
+    }
+
     /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back blocks
     /// from lists and from the high-order reserve.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+    fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
@@ -44,7 +86,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         page.or_else(|| own_stack::run(|| self.alloc_last(slot, request)))
     }
 
-    /// Makes room above the low mark of the request's node; returns whether there is some.
+    /// Prepares the zone of the request's node to serve the request above its low mark: turns
+    /// extents into blocks, and grows the zone if that is not enough. Returns whether the zone can
+    /// serve it now.
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());

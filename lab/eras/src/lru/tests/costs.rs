@@ -1,4 +1,4 @@
-//! What the policies cost, in critical sections and sentinels; and which locks there are.
+//! The costs of the policies, in critical sections and sentinels; and which locks there are.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ const BATCH: usize = 14;
 const SLOT: SlotIndex = SlotIndex(0);
 
 struct Bed {
-    set: LruSet,
+    set: LruSet<Chosen>,
     table: DescriptorTable,
 }
 
 impl Bed {
-    fn new(policy: LruPolicy, nodes: u8, counts: bool) -> Self {
+    fn new(policy: Chosen, nodes: u8, counts: bool) -> Self {
         let options = LruOptions { policy, add_batch: BATCH, counts };
         let set = LruSet::build(fake_os(), options, 2, nodes.into()).expect("the OS serves");
         Self { set, table: table(512, nodes) }
@@ -66,14 +66,14 @@ fn an_add_batch_of_one_node_is_one_section() {
 #[test]
 fn only_splice_sorts_an_add_batch_by_nodes() {
     let sections = |policy| Bed::new(policy, 2, true).cost(|bed| bed.add(BATCH as u32)).sections;
-    assert_eq!(sections(LruPolicy::Single), 14);
-    assert_eq!(sections(LruPolicy::Batched), 14);
-    assert_eq!(sections(LruPolicy::Splice), 2);
+    assert_eq!(sections(Chosen::Single), 14);
+    assert_eq!(sections(Chosen::Batched), 14);
+    assert_eq!(sections(Chosen::Splice), 2);
 }
 
 #[test]
 fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
-    let bed = Bed::new(LruPolicy::Single, 1, true);
+    let bed = Bed::new(Chosen::Single, 1, true);
     bed.add(512);
     for (pages, sections) in [(1, 1), (32, 1), (33, 2), (64, 2), (320, 10)] {
         let first = 512 - bed.set.sizes(NodeId(0)).inactive as u32;
@@ -86,7 +86,7 @@ fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
 /// Ten batches leave together: only the two ends of each need the LRU lock, in one hold for 32.
 #[test]
 fn a_release_meets_two_sentinels_in_each_batch() {
-    for policy in [LruPolicy::Batched, LruPolicy::Splice] {
+    for policy in [Chosen::Batched, Chosen::Splice] {
         let bed = Bed::new(policy, 1, true);
         bed.add(10 * BATCH as u32);
         let cost = bed.cost(|bed| bed.release(0..10 * BATCH as u32));
@@ -99,10 +99,10 @@ fn a_release_meets_two_sentinels_in_each_batch() {
 /// In a batch that was left open, every page is a sentinel.
 #[test]
 fn an_open_batch_needs_the_lru_lock_for_each_page() {
-    let bed = Bed::new(LruPolicy::Batched, 1, true);
+    let bed = Bed::new(Chosen::Batched, 1, true);
     bed.add(BATCH as u32 - 1);
     assert_eq!(bed.cost(|bed| bed.release(0..13)).sentinels, 13);
-    let bed = Bed::new(LruPolicy::Splice, 1, true);
+    let bed = Bed::new(Chosen::Splice, 1, true);
     bed.add(BATCH as u32 - 1);
     assert_eq!(bed.cost(|bed| bed.release(0..13)).sentinels, 2);
 }
@@ -110,8 +110,7 @@ fn an_open_batch_needs_the_lru_lock_for_each_page() {
 /// 32 pages at the tail lie in three batches.
 #[test]
 fn a_scan_takes_the_lru_lock_and_one_batch_lock_after_the_other() {
-    for (policy, batch_sections) in
-        [(LruPolicy::Single, 0), (LruPolicy::Batched, 3), (LruPolicy::Splice, 3)]
+    for (policy, batch_sections) in [(Chosen::Single, 0), (Chosen::Batched, 3), (Chosen::Splice, 3)]
     {
         let bed = Bed::new(policy, 1, true);
         bed.add(40);
@@ -148,7 +147,7 @@ fn a_page_that_dies_in_an_add_batch_skips_the_lists() {
 #[test]
 fn every_lock_is_visited_and_counts_if_it_is_asked_to() {
     for (policy, batch_locks) in
-        [(LruPolicy::Single, None), (LruPolicy::Batched, Some(64)), (LruPolicy::Splice, Some(64))]
+        [(Chosen::Single, None), (Chosen::Batched, Some(64)), (Chosen::Splice, Some(64))]
     {
         for counts in [true, false] {
             let bed = Bed::new(policy, 2, counts);

@@ -1,0 +1,33 @@
+//! Pages without memory, on a fake system. The tests of other eras' policies have this file, too:
+//! it names nothing but what is in the module around it.
+
+use super::*;
+
+pub(super) fn fake_os() -> &'static FakeOs {
+    Box::leak(Box::new(FakeOs::new(4096)))
+}
+
+/// A table of `pages` descriptors, of nodes by turns, none of which names a page.
+pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
+    assert!(usize::from(nodes) <= MAX_NODES);
+    let table = DescriptorTable::reserve(fake_os(), pages as usize).expect("the fake OS serves");
+    table.grow(pages as usize).expect("the fake OS serves");
+    for page in 0..pages {
+        table.at(PageNo(page)).node.store((page % u32::from(nodes)) as u8, Relaxed);
+    }
+    table
+}
+
+/// Makes a descriptor name a page that an index and the caller know.
+pub(super) fn begin(table: &DescriptorTable, page: PageNo) {
+    let state = &table.at(page).state;
+    assert_eq!(state.load(), State(0), "a descriptor names one page at a time");
+    state.begin(State(State::LIVE | State::UPTODATE | 1));
+}
+
+/// Frees a page that the caller owns.
+pub(super) fn free(table: &DescriptorTable, page: PageNo) {
+    let state = table.at(page).state.load();
+    assert!(!state.has(State::LRU) && !state.has(State::LIVE) && state.pins() == 0);
+    table.at(page).state.begin(State(0));
+}

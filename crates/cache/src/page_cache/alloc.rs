@@ -1,0 +1,114 @@
+//! Memory for new pages, charged to their groups, and for the nodes of indexes. A request that
+//! finds none may reclaim once.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::Preload;
+use super::mapping::Mapping;
+use super::outcome::{Effort, Full};
+use crate::lru::PageNo;
+use quarry_mm::frame::{Kind, MigrateType, Order};
+use quarry_mm::pcp::PageRequest;
+use quarry_mm::zone::GroupId;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// From this many descriptors on (2 MiB of pages), fresh pageblocks of cached pages become huge
+/// pages. So the part that is not filled yet is never larger than the part that is.
+const HUGE_FROM_PAGES: usize = 512;
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Takes nodes for an index; may reclaim once for them. The caller holds no lock.
+    pub(super) fn fill_preload(
+        self,
+        preload: &mut Preload<'_, H>,
+        count: usize,
+        may_reclaim: &mut bool,
+    ) -> bool {
+        preload.fill(count)
+            || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
+    }
+
+    /// Allocates a page, which no other task knows; its state is still 0.
+    ///
+    /// The caller holds no lock, so the number of the mapping may become the number of another one
+    /// with another group and order while this runs. So this reads group and order once.
+    pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let (group, order) = (GroupId(mapping.group()), mapping.order());
+        self.charge_group(group, order.frames(), effort)?;
+        match self.alloc_charged(mapping, order, effort) {
+            Ok(page) => {
+                self.tables.pages.at(page).group.store(group.0, Relaxed);
+                Ok(page)
+            }
+            Err(full) => {
+                self.host.groups().uncharge(group, order.frames());
+                Err(full)
+            }
+        }
+    }
+
+    /// Charges a page to its group; at the limit, reclaims from the group once and tries again.
+    fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+        let groups = self.host.groups();
+        if groups.charge(group, frames) {
+            return Ok(());
+        }
+        if effort == Effort::Every {
+            self.direct_reclaim_group(group);
+            if groups.charge(group, frames) {
+                return Ok(());
+            }
+        }
+        groups.at(group).note_refusal();
+        Err(Full)
+    }
+
+    fn alloc_charged(
+        self,
+        mapping: &Mapping,
+        order: Order,
+        effort: Effort,
+    ) -> Result<PageNo, Full> {
+        let mut page = self.try_alloc_page(mapping, order);
+        if page.is_none() && effort == Effort::Every {
+            self.host.make_room(order.frames(), &mut || {
+                page = self.try_alloc_page(mapping, order);
+                page.is_some()
+            });
+        }
+        page.ok_or(Full)
+    }
+
+    fn try_alloc_page(self, mapping: &Mapping, order: Order) -> Option<PageNo> {
+        let (tables, pages, slot) = (self.tables, self.host.pages(), self.host.slot());
+        let number = tables.free.take(slot, &tables.pages, self.host.metadata())?;
+        let request = PageRequest {
+            order,
+            migratetype: MigrateType::Movable,
+            flags: Default::default(),
+            node: pages.zones().node_of(slot),
+        };
+        let block = match mapping.allows_overread() {
+            true => tables.tail_blocks.alloc_for_overread(self.host, slot, request),
+            false => pages.alloc(slot, request),
+        };
+        let Some(block) = block else {
+            tables.free.put(slot, &[number]);
+            return None;
+        };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
+        pages.frames().set_link(block.pfn, number.0);
+        pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
+        let descriptor = tables.pages.at(number);
+        descriptor.pfn.store(block.pfn.0, Relaxed);
+        descriptor.order.store(order.get(), Relaxed);
+        let home = pages.memory().pageblocks().of(block.pfn).tag().node();
+        descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
+        descriptor.private_cache.store(mapping.private(), Relaxed);
+        tables.counters.add(slot, Event::Taken, order.frames().into());
+        Some(number)
+    }
+}

@@ -1,0 +1,85 @@
+//! The policy's parts, and one cache with all that is needed to work on it.
+
+use super::bundle;
+use super::stock::Stock;
+use super::tables::Tables;
+use crate::frame::Pfn;
+use crate::slab::cache::Cache;
+use crate::slab::context::SlabContext;
+use crate::slab::late::Late;
+use crate::slab::sheaf_cache::Sheaf;
+use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
+
+/// Most steps from one object to the next to look at, among those that come to a CPU together.
+const OWNED_STEP: usize = 16;
+
+/// The policy; see the module.
+pub struct Slam {
+    /// Arrays, barns and slabs.
+    pub(super) sheaf: Sheaf,
+    pub(super) tables: Late<Tables>,
+}
+
+/// One cache, with all that is needed to work on it.
+pub(super) struct SlamCache<'a, P: Arrays> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) sheaf: &'a Sheaf,
+    pub(super) tables: &'a Tables,
+    /// Objects of a bundle.
+    pub(super) bundle: usize,
+}
+
+impl<P: Arrays> SlamCache<'_, P> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    /// Notes that `slot` got objects by a miss: their slabs are the slot's. Objects that come
+    /// together mostly are neighbours, so a look at a few of them meets all slabs.
+    #[inline]
+    pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
+        let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);
+        for object in objects.iter().rev().step_by(step) {
+            self.tables.owners.note(self.slab(*object), slot);
+        }
+    }
+
+    pub(super) fn slab(&self, object: Object) -> Pfn {
+        self.context.slab_of(self.cache, object)
+    }
+
+    /// The slot that took the object's slab, as far as is known.
+    pub(super) fn owner(&self, object: Object) -> Option<SlotIndex> {
+        let owner = self.tables.owners.of(self.slab(object))?;
+        (owner.0 < self.context.percpu.area().slots()).then_some(owner)
+    }
+
+    /// Counts bundles that come to a stock.
+    pub(super) fn count_in(&self, stock: &Stock, bundles: u64) {
+        stock.note_bytes(self.context.limits, self.bytes_of(bundles));
+    }
+
+    /// Counts bundles that have left a stock.
+    pub(super) fn count_out(&self, stock: &Stock, bundles: u64) {
+        stock.note_bytes(self.context.limits, -self.bytes_of(bundles));
+    }
+
+    /// Bytes of the objects of this many bundles.
+    pub(super) fn bytes_of(&self, bundles: u64) -> i64 {
+        bundles as i64 * (self.bundle * self.cache.stride()) as i64
+    }
+}
+
+impl Slam {
+    #[inline]
+    pub(super) fn of<'a, P: Arrays>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SlamCache<'a, P> {
+        let tables = self.tables.get().expect("a cache has been created");
+        let bundle = bundle::size(cache.stride());
+        SlamCache { context, cache, sheaf: &self.sheaf, tables, bundle }
+    }
+}
