@@ -3,7 +3,7 @@
 //! ```text
 //! tracepoints  counters of the kernel's tracepoints, and why the kernel refuses them
 //! readings     /proc/vmstat and /proc/zoneinfo
-//! knob         a setting of the kernel that comes back when its holder is gone, killed or not
+//! knob         a setting that comes back, and a folder that goes, when their holder is gone
 //! work         the workloads by name: faults, sockets and files do them
 //! gate         threads that work in a window which another thread opens and closes
 //! sample       one sample of a workload, in a process of its own

@@ -14,11 +14,11 @@ mod variants;
 
 use super::plan::{Lab, Plan, Staged};
 use super::replay::beside::{Beside, Terms};
-use crate::witness::knob::Knob;
+use crate::witness::knob::{Folder, Knob};
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use quarry_harness::affinity;
@@ -204,11 +204,7 @@ impl Sampling {
                     Knob::set(Path::new(variants::FRACTION_FILE), &number.to_string())
                 };
                 let _knob = fraction.as_ref().map(set).transpose()?;
-                // It goes when this process lets it go, also where the sample ends early.
-                let make = |place: &PathBuf| {
-                    let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
-                    folder.with_context(|| format!("no folder in {}", place.display()))
-                };
+                let make = |place: &PathBuf| Folder::within(place);
                 let folder = row.calls.folder(&self.folders).map(make).transpose()?;
                 let sample = KernelSample {
                     calls: row.calls,
