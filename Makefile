@@ -239,6 +239,8 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches
 	@echo "==> quarry lab run cache-hit --quick"
 	$(QUARRY) lab run cache-hit --quick
+	@echo "==> quarry lab run kernel --quick"
+	$(QUARRY) lab run kernel --quick
 	@echo "==> quarry lab run zone --quick"
 	$(QUARRY) lab run zone --quick
 	@echo "==> quarry lab run real-programs --quick"

@@ -153,7 +153,8 @@ step_test() {
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
         # Whole runs of experiments.
-        local runs='cache_hit|fragmentation|peers|programs|real_programs|replay|report|runs|zone'
+        local runs='cache_hit|fragmentation|kernel|peers|programs|real_programs|replay|report|runs'
+        runs+='|zone'
         local wanted="not (binary(=cli) & test(/^advise::/)"
         wanted+=" | binary(=lab) & test(/^($runs)::|of_every_experiment/))"
         [[ -z $all ]] || wanted="all()"

@@ -9,6 +9,7 @@
 //! day            a day of a memory in simulated time
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
+//! witness        workloads as system calls, and what the running kernel counts of them
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
@@ -24,6 +25,7 @@ mod patterns;
 mod predict;
 mod ready_program;
 mod real_programs;
+mod witness;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -73,7 +75,9 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::Compare(compare) => compare.run(out),
         LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),
-        LabCommand::Doctor(doctor) => doctor.run(find_library().ok().as_deref(), out),
+        LabCommand::Doctor(doctor) => {
+            doctor.run(find_library().ok().as_deref(), [experiments::kernel_counts()], out)
+        }
     }
 }
 

@@ -202,6 +202,14 @@ pub struct Counters {
     pub zone_allocs: u64,
     /// Critical sections of the zone that took blocks back.
     pub zone_frees: u64,
+    /// Blocks that the zone handed out, to per-CPU lists or past them.
+    pub zone_taken: u64,
+    /// Blocks that per-CPU lists gave back to the zone.
+    pub lists_drained: u64,
+    /// Blocks that callers were given, from lists or past them.
+    pub handed_out: u64,
+    /// Blocks that callers freed.
+    pub taken_back: u64,
     /// Critical sections spent on freeing pages, of the per-CPU lists or of the zone.
     pub page_sections: u64,
     /// Times a lock of the slab allocator was taken: of a node's or CPU's slabs, of one slab, of a
@@ -317,6 +325,10 @@ counters!(
     zone_hold_ns,
     zone_allocs,
     zone_frees,
+    zone_taken,
+    lists_drained,
+    handed_out,
+    taken_back,
     page_sections,
     slab_lock,
     slab_contended,

@@ -271,10 +271,16 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             counters.zone_hold_ns += stats.lock.hold_ns;
             counters.zone_allocs += stats.taken.calls;
             counters.zone_frees += stats.put.calls;
+            counters.zone_taken += stats.taken.blocks;
+            counters.lists_drained += stats.put.blocks;
         }
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
+        // The rest of what the zone took back came past the lists.
+        counters.lists_drained = counters.lists_drained.saturating_sub(lists.bypassed_frees);
+        counters.handed_out = lists.allocs + lists.bypassed_allocs;
+        counters.taken_back = lists.frees + lists.bypassed_frees;
         if let Some(anonymous) = &self.anonymous {
             let lists = anonymous.lists();
             lists.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Severity {
+pub enum Severity {
     /// Good to know when results are read; nothing is wrong.
     Note,
     /// Timings spread or shift because of it.
@@ -26,14 +26,17 @@ impl Severity {
 
 /// A fact that makes timings untrustworthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) about: String,
-    pub(super) severity: Severity,
-    pub(super) seen: String,
+pub struct Finding {
+    /// The subject.
+    pub about: String,
+    /// Its weight.
+    pub severity: Severity,
+    /// The observation.
+    pub seen: String,
     /// The effect on timings.
-    pub(super) why: String,
+    pub why: String,
     /// The command that mends it, or advice; empty if nothing helps.
-    pub(super) mend: String,
+    pub mend: String,
 }
 
 /// An entry of `checks.toml`, whose head describes the fields.
@@ -101,8 +104,13 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
         let Check { about, severity, why, .. } = check;
         findings.push(Finding { about, severity, seen, why, mend });
     }
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    sort(&mut findings);
     findings
+}
+
+/// Puts the worst first.
+pub(super) fn sort(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
 /// Number of CPUs from which the contention of locks can be seen.

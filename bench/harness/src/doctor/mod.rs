@@ -9,7 +9,8 @@ mod patient;
 
 use crate::affinity;
 use anyhow::{Result, bail};
-use checks::{Finding, Severity, examine};
+use checks::examine;
+pub use checks::{Finding, Severity};
 use clap::Args;
 use patient::Patient;
 use serde::Serialize;
@@ -37,14 +38,25 @@ struct Record<'a> {
 }
 
 impl DoctorArgs {
-    /// Looks at this machine for a good second and prints to `out`.
-    pub fn run(self, library: Option<&Path>, out: &mut dyn Write) -> Result<()> {
+    /// Looks at this machine for a good second and prints to `out`, with `further` findings that
+    /// its caller has made.
+    ///
+    /// # Errors
+    /// Findings where `--strict` asks for none, or `out` takes nothing.
+    pub fn run(
+        self,
+        library: Option<&Path>,
+        further: impl IntoIterator<Item = Finding>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
         let mut patient = this_machine();
         patient.measured = measure::measure();
         if library.is_some_and(is_debug_library) {
             patient.debug_builds.push("libquarry.so");
         }
-        let findings = examine(&patient);
+        let mut findings = examine(&patient);
+        findings.extend(further);
+        checks::sort(&mut findings);
         if self.json {
             let record = Record { schema: "quarry-doctor/1", findings: &findings };
             writeln!(out, "{}", serde_json::to_string_pretty(&record)?)?;

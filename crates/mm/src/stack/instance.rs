@@ -433,10 +433,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The cache with this number.
-    ///
-    /// # Panics
-    /// Where there is no such cache.
+    /// The cache with this number; panics where there is no such cache.
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
         self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }

@@ -19,11 +19,9 @@ impl SlotArea {
     /// Takes the next narrow place of `slot` for `array`, which has none yet. There is one for
     /// every array that is defined.
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
-        let in_use = self.words_in_use(slot);
-        let begin = FIRST_WORD + in_use + LOOKED_AT;
-        let end = begin + self.place_words(array);
-        self.set_words_in_use(slot, end - FIRST_WORD);
-        Place::new(begin, end)
+        let words = self.place_words(array);
+        let begin = FIRST_WORD + self.take_words(slot, LOOKED_AT + words) + LOOKED_AT;
+        Place::new(begin, begin + words)
     }
 
     /// Gives `array` of `slot` room for `room` objects, at least as many as it has now. The array

@@ -96,14 +96,12 @@ impl SlotArea {
         self.at(slot, 3).store(count.0, Relaxed);
     }
 
-    /// Words that the narrow places of a slot take so far. Changed under `bounds_lock`.
-    pub(super) fn words_in_use(&self, slot: SlotIndex) -> usize {
-        self.count(slot).words()
-    }
-
-    pub(super) fn set_words_in_use(&self, slot: SlotIndex, words: usize) {
+    /// Takes the next words of a slot for a narrow place; returns how many were taken before.
+    /// The caller holds `bounds_lock`.
+    pub(super) fn take_words(&self, slot: SlotIndex, words: usize) -> usize {
         let count = self.count(slot);
-        self.set_count(slot, Count::new(count.bytes(), count.hand(), words));
+        self.set_count(slot, Count::new(count.bytes(), count.hand(), count.words() + words));
+        count.words()
     }
 
     /// Objects for which `array` of `slot` has room now, 0 where the array is not open. A drain

@@ -17,6 +17,7 @@ mod empty;
 mod fragmentation;
 mod growth;
 mod idle_return;
+mod kernel;
 mod malloc_patterns;
 mod peers;
 mod plan;
@@ -32,6 +33,7 @@ use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
+use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
 use std::io::Write;
 
@@ -47,6 +49,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
     Entry::of::<cache_hit::CacheHit>(),
+    Entry::of::<kernel::Kernel>(),
     Entry::of::<zone::Zone>(),
     Entry::of::<fragmentation::Fragmentation>(),
     Entry::of_replay("netperf-udp-stream"),
@@ -134,6 +137,11 @@ pub(crate) fn list() -> String {
 /// Lists the work that sample processes of this executable can be told to do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
+}
+
+/// Returns for the doctor whether the running kernel counts for this process.
+pub(crate) fn kernel_counts() -> Finding {
+    kernel::finding()
 }
 
 #[cfg(test)]

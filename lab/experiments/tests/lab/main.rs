@@ -2,6 +2,7 @@
 
 mod cache_hit;
 mod fragmentation;
+mod kernel;
 mod peers;
 mod programs;
 mod real_programs;

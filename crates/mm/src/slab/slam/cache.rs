@@ -8,7 +8,7 @@ use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::late::Late;
 use crate::slab::sheaf_cache::Sheaf;
-use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Most steps from one object to the next to look at, among those that come to a CPU together.
 const OWNED_STEP: usize = 16;
@@ -31,10 +31,6 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 }
 
 impl<P: Arrays> SlamCache<'_, P> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
     /// Notes that `slot` got objects by a miss: their slabs are the slot's. Objects that come
     /// together mostly are neighbours, so a look at a few of them meets all slabs.
     #[inline]

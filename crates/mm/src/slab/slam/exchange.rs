@@ -43,7 +43,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         self.own(slot, objects);
         let (object, rest) = objects.split_last()?;
         local::add(&cpu.alloc_slow, 1);
-        if self.context.percpu.push_batch(self.array(), rest) {
+        if self.context.percpu.push_batch(self.cache.id().array(), rest) {
             local::add(&cpu.batched_in, rest.len() as u64);
         } else {
             self.sheaf.put_away(self.context, self.cache, rest);
@@ -127,7 +127,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         let percpu = self.context.percpu;
         let leaving = sheaf.min(MOST) / self.bundle * self.bundle;
         let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
-        if leaving == 0 || !percpu.pop_batch(self.array(), &mut buffer[..leaving]) {
+        if leaving == 0 || !percpu.pop_batch(self.cache.id().array(), &mut buffer[..leaving]) {
             return false;
         }
         // SAFETY: pop_batch wrote all of them.
@@ -149,7 +149,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 
     /// Puts objects into the running CPU's array, or where there is no room into the barn.
     fn park(&self, cpu: &CpuCache, objects: &[Object]) {
-        if self.context.percpu.push_batch(self.array(), objects) {
+        if self.context.percpu.push_batch(self.cache.id().array(), objects) {
             local::add(&cpu.batched_in, objects.len() as u64);
         } else {
             self.sheaf.put_away(self.context, self.cache, objects);

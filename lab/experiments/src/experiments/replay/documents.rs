@@ -100,6 +100,16 @@ impl Document {
         self.statistic(Some("Stddev"), row, tasks, policies)
     }
 
+    /// The figures for a row and a number of tasks: those of all kernels in the document's table of
+    /// the experiment's own machine.
+    pub(crate) fn all(&self, row: &Row, tasks: u32) -> Vec<Figure> {
+        let figures = self.table.as_ref().and_then(|it| it.kernels(None, row, row.machine, tasks));
+        let figures = figures.unwrap_or_default();
+        let baseline = figures.first().map_or(1.0, |(_, value)| *value);
+        let figure = |(kernel, value)| Figure { kernel, value, ratio: value / baseline };
+        figures.into_iter().map(figure).collect()
+    }
+
     /// Another statistic than the mean, or the mean.
     fn statistic(
         &self,

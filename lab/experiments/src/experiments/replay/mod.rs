@@ -1,6 +1,7 @@
 //! Experiments that replay the kernel paths of the documents: one table of them, one set of
 //! options, one way to measure and print.
 
+pub(super) mod beside;
 mod calibrate;
 mod documents;
 mod profile;

@@ -1,0 +1,113 @@
+//! The counts that are compared: what each is in the kernel, and what on Quarry's stack.
+
+use crate::witness::sample::FAULTS;
+use quarry_harness::results::{Direction, Measurement, Metric};
+
+/// A count of both.
+pub(super) struct Count {
+    /// Its name in tables, and of the figure.
+    pub(super) name: &'static str,
+    /// Tracepoints, or events of `/proc/vmstat`, whose sum it is.
+    kernel: &'static [&'static str],
+    /// Counters of the stack whose sum it is; none where the stack has no such count.
+    stack: &'static [&'static str],
+}
+
+/// All of them, in the order of tables.
+pub(super) const COUNTS: [Count; 15] = [
+    Count {
+        name: "page blocks handed out",
+        kernel: &["kmem:mm_page_alloc"],
+        stack: &["handed_out"],
+    },
+    Count {
+        name: "blocks from the zone, locked",
+        kernel: &["kmem:mm_page_alloc_zone_locked"],
+        stack: &["zone_taken"],
+    },
+    Count {
+        name: "blocks drained to the zone",
+        kernel: &["kmem:mm_page_pcpu_drain"],
+        stack: &["lists_drained"],
+    },
+    Count { name: "page blocks freed", kernel: &["kmem:mm_page_free"], stack: &["taken_back"] },
+    Count { name: "of these in batches", kernel: &["kmem:mm_page_free_batched"], stack: &[] },
+    Count {
+        name: "objects allocated",
+        kernel: &["kmem:kmalloc", "kmem:kmem_cache_alloc"],
+        stack: &["fast_allocs", "slow_allocs"],
+    },
+    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc"], stack: &[] },
+    Count { name: "of these kmem_cache_alloc", kernel: &["kmem:kmem_cache_alloc"], stack: &[] },
+    Count {
+        name: "objects freed",
+        kernel: &["kmem:kfree", "kmem:kmem_cache_free"],
+        stack: &["fast_frees", "slow_frees"],
+    },
+    Count { name: "of these kfree", kernel: &["kmem:kfree"], stack: &[] },
+    Count { name: "of these kmem_cache_free", kernel: &["kmem:kmem_cache_free"], stack: &[] },
+    Count {
+        name: "folios into the page cache",
+        kernel: &["filemap:mm_filemap_add_to_page_cache"],
+        stack: &[],
+    },
+    Count {
+        name: "folios out of the page cache",
+        kernel: &["filemap:mm_filemap_delete_from_page_cache"],
+        stack: &["pages_truncated"],
+    },
+    // Of any kind, sockets' and files' among them: not to be compared with those of a memory.
+    Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
+    Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
+];
+
+impl Count {
+    /// The count per operation.
+    pub(super) fn metric(&self) -> Metric {
+        let metric = Metric::new(self.name, "per operation", Direction::None, self.name);
+        metric.per("operations").digits(4)
+    }
+}
+
+/// Adds the counts to a measurement of the kernel (`in_kernel`) or of the stack, as far as it has
+/// what they are made of.
+pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
+    for count in &COUNTS {
+        let parts = if in_kernel { count.kernel } else { count.stack };
+        let known = parts.iter().filter_map(|part| measurement.counters.get(*part));
+        if let Some(sum) = known.copied().reduce(|sum, part| sum + part) {
+            measurement.counters.insert(count.name.to_owned(), sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_the_sum_of_its_parts() {
+        let counters = [("kmem:kmalloc", 3), ("kmem:kmem_cache_alloc", 4), ("fast_allocs", 9)];
+        let taken = Measurement::of_window(7, 1, 1, 1, "x").with(&counters);
+        for (in_kernel, sum) in [(true, 7), (false, 9)] {
+            let mut taken = taken.clone();
+            name(&mut taken, in_kernel);
+            assert_eq!(taken.counters["objects allocated"], sum);
+            assert!(
+                !taken.counters.contains_key("page blocks freed"),
+                "what is not known is absent"
+            );
+        }
+        let per_operation = COUNTS[5].metric();
+        let mut taken = taken;
+        name(&mut taken, true);
+        assert_eq!(per_operation.value(&taken), Some(1.0));
+    }
+
+    #[test]
+    fn every_tracepoint_has_a_line() {
+        for tracepoint in crate::witness::tracepoints::TRACEPOINTS {
+            assert!(COUNTS.iter().any(|count| count.kernel.contains(&tracepoint)), "{tracepoint}");
+        }
+    }
+}

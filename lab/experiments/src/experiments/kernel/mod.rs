@@ -1,0 +1,224 @@
+//! `kernel`: what the running kernel counts of a workload, beside the counts of Quarry's stack.
+//!
+//! ```text
+//! rows      the workloads, read from data
+//! variants  the running kernel and the stacks
+//! counts    what is counted in both, under one name
+//! table     the tables
+//! ```
+
+mod counts;
+mod rows;
+mod table;
+mod variants;
+
+use super::plan::{Lab, Plan, Staged};
+use super::replay::beside::{Beside, Terms};
+use crate::witness::knob::{Folder, Knob};
+use crate::witness::readings;
+use crate::witness::sample::KernelSample;
+use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
+use anyhow::{Result, bail};
+use clap::Args;
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
+use quarry_harness::affinity;
+use quarry_harness::doctor::{Finding, Severity};
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{self, Work, WorkKind};
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::usage::Usage;
+use quarry_replay::crew::Place;
+use quarry_replay::stack::Machine;
+use rows::Row;
+use std::env;
+use std::path::{Path, PathBuf};
+use variants::{Contender, KERNEL};
+
+/// The running kernel as a variant: its tracepoints beside the counts of Quarry's stack.
+///
+/// Each workload runs as system calls in a process of its own. Counters of the kernel's tracepoints
+/// (perf_event_open) watch that process with its threads, so that other programs are not in the
+/// counts; what the kernel puts off, by RCU or for writeback, is in them only where it interrupts
+/// this process. Beside them stand the counts of the replay of the same kernel path on Quarry's
+/// stack, whose formulas are told of this machine, and the figures of the document.
+///
+/// `kernel-uncounted` is the same without counters: what the observer costs.
+/// `kernel-fraction-8` sets vm.percpu_pagelist_high_fraction to 8 for its samples, for the whole
+/// machine; it is restored, also when the run is killed.
+///
+/// The kernel counts for root, and for others with perf_event_paranoid of at most 1 and a tracefs
+/// that they may read. Where it refuses, a line says what is missing, and the rest runs.
+#[derive(Args)]
+pub(super) struct Kernel {
+    #[command(flatten)]
+    common: Common<Kernel>,
+    /// Only rows whose names begin so, such as faults, udp or delete.
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    only: Vec<String>,
+    /// CPUs of a sender and its receiver, in the kernel and on the stack.
+    #[arg(long, default_value = "next", value_parser = place())]
+    place: Place,
+    /// The processes whose events count: `tree` is the sample's own, `machine` all of them.
+    #[arg(long, default_value = "tree", value_parser = scope())]
+    scope: Scope,
+    /// Where the kernel's events are [default: /sys/kernel/tracing or below /sys/kernel/debug].
+    #[arg(long, value_name = "DIR")]
+    tracefs: Option<PathBuf>,
+    /// Where files are made that a disk has [default: the folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Where files are made that only memory has.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory_folder: PathBuf,
+    /// Length of a sample of the stack in milliseconds, where its work is not fixed.
+    #[arg(long, default_value = "200",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
+          value_parser = clap::value_parser!(u64).range(1..=30_000))]
+    millis: u64,
+}
+
+impl Defaults for Kernel {
+    const VARIANTS: &'static str = "kernel,kernel-uncounted,sheaf-6.18+v6.18+splice";
+    const SAMPLES: &'static str = "6";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 64;
+}
+
+/// Returns for the doctor whether the column `kernel` is available.
+pub(super) fn finding() -> Finding {
+    let (seen, mend) = match Events::find(None, Scope::Tree) {
+        Ok(events) => {
+            let (present, all) = (events.present(), TRACEPOINTS.len());
+            (format!("available, {present} of {all} tracepoints"), String::new())
+        }
+        Err(refusal) => (format!("not available: {}", refusal.missing), refusal.remedy),
+    };
+    Finding {
+        about: "counts of the running kernel".to_owned(),
+        severity: Severity::Note,
+        seen,
+        why: "`quarry lab run kernel` has its column `kernel` from them".to_owned(),
+        mend,
+    }
+}
+
+fn place() -> impl TypedValueParser<Value = Place> {
+    PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
+        .map(|name| Place::named(&name).expect("one of those that are accepted"))
+}
+
+fn scope() -> impl TypedValueParser<Value = Scope> {
+    PossibleValuesParser::new(["tree", "machine"])
+        .map(|name| if name == "machine" { Scope::Machine } else { Scope::Tree })
+}
+
+impl Plan for Kernel {
+    const NAME: &'static str = "kernel";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<KernelSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let events = Events::find(self.tracefs.as_deref(), self.scope);
+        let found = variants::find(&self.common.variants, &events, lab.out)?;
+        let (mut contenders, mut variants): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
+        let baseline = self.common.baseline(&names, KERNEL)?.to_owned();
+        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
+        variants.push(variants[original].copy());
+        contenders.push(contenders[original].clone());
+        let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
+        self.common.check_early()?;
+        let workload = |row: &&Row| Workload::new(&row.name, Verify::PerOperation(1));
+        let workloads = rows.iter().map(workload).collect();
+        let sampling = self.sampling(&rows, contenders, events.ok())?;
+        let sampler = move |key: SampleKey| Ok(sampling.sample(key)?.into());
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
+        let plan = Experiment {
+            about: format!("fresh process per sample; place {}.", place.map_or("", |it| it.0)),
+            metrics: metrics(),
+            ..plan
+        };
+        let plan = plan.option("millis", self.millis).option("scope", format!("{:?}", self.scope));
+        Ok(Some(Staged::new(plan, move |run, out| table::print(run, &rows, out))))
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    let mut metrics = vec![Metric::rate("operations/s").primary()];
+    metrics.extend(counts::COUNTS.iter().map(counts::Count::metric));
+    metrics.push(Metric::new(readings::HIGH, "pages", Direction::None, readings::HIGH).digits(0));
+    metrics
+}
+
+/// All that samples are taken with.
+struct Sampling {
+    rows: Vec<(&'static Row, Beside)>,
+    contenders: Vec<Contender>,
+    events: Option<Events>,
+    cpus: Vec<usize>,
+    /// The folders of files on a disk and in memory.
+    folders: [PathBuf; 2],
+    terms: Terms,
+    quick: bool,
+}
+
+impl Kernel {
+    fn sampling(
+        &self,
+        rows: &[&'static Row],
+        contenders: Vec<Contender>,
+        events: Option<Events>,
+    ) -> Result<Sampling> {
+        let disk = self.folder.clone().unwrap_or_else(env::temp_dir);
+        let folders = [disk, self.memory_folder.clone()];
+        for folder in rows.iter().filter_map(|row| row.calls.folder(&folders)) {
+            if !folder.is_dir() {
+                bail!(Usage(format!("{}: no folder for files", folder.display())));
+            }
+        }
+        let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
+        let (memory, nodes) = readings::machine();
+        let machine = Machine { cpus: cpus.len().max(1) as u32, memory, nodes, budget: 0 };
+        let terms = Terms { machine, tasks: 1, millis: self.millis, place: self.place };
+        let with_replay = |row: &&'static Row| Ok((*row, row.replay()?));
+        let rows = rows.iter().map(with_replay).collect::<Result<_>>()?;
+        let quick = self.common.quick;
+        Ok(Sampling { rows, contenders, events, cpus, folders, terms, quick })
+    }
+}
+
+impl Sampling {
+    fn sample(&self, key: SampleKey) -> Result<Measurement> {
+        let (row, replay) = &self.rows[key.workload];
+        match &self.contenders[key.variant] {
+            Contender::Stack(policies) => {
+                let terms = Terms { tasks: key.tasks, ..self.terms };
+                let mut measurement = replay.measure(policies, terms)?;
+                counts::name(&mut measurement, false);
+                Ok(measurement)
+            }
+            Contender::Kernel { counted, fraction } => {
+                let set = |number: &u32| {
+                    Knob::set(Path::new(variants::FRACTION_FILE), &number.to_string())
+                };
+                let _knob = fraction.as_ref().map(set).transpose()?;
+                let make = |place: &PathBuf| Folder::within(place);
+                let folder = row.calls.folder(&self.folders).map(make).transpose()?;
+                let sample = KernelSample {
+                    calls: row.calls,
+                    tasks: key.tasks,
+                    operations: if self.quick { row.quick } else { row.operations },
+                    cpus: self.cpus.clone(),
+                    place: self.terms.place,
+                    folder: folder.as_ref().map(|it| it.path().to_owned()),
+                    events: self.events.clone().filter(|_| *counted),
+                };
+                let mut measurement = launch::sample(&sample.order(), None, &[])?;
+                counts::name(&mut measurement, true);
+                Ok(measurement)
+            }
+        }
+    }
+}

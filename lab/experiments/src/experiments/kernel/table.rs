@@ -1,0 +1,151 @@
+//! The tables: a workload's counts beside each other, and how fast all of them are.
+
+use super::rows::Row;
+use super::variants::{KERNEL, UNCOUNTED};
+use crate::experiments::replay::beside::Beside;
+use crate::witness::readings::PageLists;
+use anyhow::Result;
+use quarry_harness::judge::{self, Column, Selection};
+use quarry_harness::results::{Metric, Run};
+use quarry_harness::table;
+use std::io::Write;
+
+/// A ratio this far from 1 is marked.
+const APART: f64 = 0.1;
+/// Counts per operation below this are not compared: a few events in a whole sample.
+const FEW: f64 = 0.01;
+
+/// Prints a table of counts for each workload, and one of rates.
+pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
+    let selection = Selection::of(run);
+    // Its copy, where it is the baseline, counts no more than it does.
+    let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
+    let columns: Vec<&Column<'_>> = run
+        .meta
+        .variants
+        .iter()
+        .filter_map(|it| selection.column(&it.name))
+        .filter(is_counted)
+        .collect();
+    for of in &selection.rows {
+        let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
+        let tasks = if of.tasks == 1 { "1 task".to_owned() } else { format!("{} tasks", of.tasks) };
+        writeln!(out, "{}: {}. Per {}, {tasks}:\n", row.name, row.about, row.each)?;
+        writeln!(out, "{}\n", counts(run, &selection, *of, &columns))?;
+    }
+    writeln!(
+        out,
+        "Medians. ! marks a count that differs by more than 10 % between kernel and policy and is \
+         at least {FEW} per operation; smaller ones of objects and files are left out. - is not \
+         counted there.\n"
+    )?;
+    writeln!(
+        out,
+        "Rates in the document's unit; `uncounted / kernel` is what the counters cost:\n"
+    )?;
+    writeln!(out, "{}\n", rates(run, &selection, rows)?)?;
+    if let Some(PageLists { zone, high, batch, .. }) = PageLists::now() {
+        writeln!(out, "Page lists of a CPU in zone {zone} now: high {high}, batch {batch}.")?;
+    }
+    Ok(())
+}
+
+/// Kernel and policy, the first of each, where both are there.
+fn compared<'a>(run: &Run, selection: &'a Selection<'a>) -> Option<[&'a Column<'a>; 2]> {
+    let names = run.meta.variants.iter().map(|it| it.name.as_str());
+    let policy = names.clone().find(|name| !name.starts_with(KERNEL))?;
+    Some([selection.column(KERNEL)?, selection.column(policy)?])
+}
+
+fn counts(
+    run: &Run,
+    selection: &Selection<'_>,
+    of: judge::Row<'_>,
+    columns: &[&Column<'_>],
+) -> String {
+    let compared = compared(run, selection);
+    let mut head = vec!["count".to_owned()];
+    head.extend(columns.iter().map(|column| column.label.clone()));
+    head.extend(compared.map(|[kernel, policy]| format!("{} / {}", kernel.label, policy.label)));
+    let line = |metric: &&Metric| {
+        let value = |column: &Column<'_>| selection.median(column, of, metric);
+        let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
+        // Few events of objects and files are chance; of pages they are what lists are for.
+        let least = if metric.name.contains("block") { 0.0 } else { FEW };
+        values.iter().flatten().any(|value| *value > least).then(|| {
+            let texts = values.iter().map(|value| table::figure_or(*value, "-"));
+            let mut line: Vec<String> = [metric.name.clone()].into_iter().chain(texts).collect();
+            line.extend(compared.map(|[kernel, policy]| ratio(value(kernel), value(policy))));
+            line
+        })
+    };
+    let counts = run.meta.metrics.iter().filter(|metric| !metric.primary);
+    table::render(head, counts.filter_map(|metric| line(&metric)).collect())
+}
+
+/// The ratio of two counts, marked where they differ.
+fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
+    let (Some(kernel), Some(policy)) = (kernel, policy) else { return String::new() };
+    if kernel.max(policy) < FEW {
+        return "few".to_owned();
+    }
+    if policy == 0.0 {
+        return "!".to_owned();
+    }
+    let ratio = kernel / policy;
+    let mark = if (ratio - 1.0).abs() > APART { " !" } else { "" };
+    format!("{ratio:.2}{mark}")
+}
+
+fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<String> {
+    let columns: Vec<&Column<'_>> =
+        run.meta.variants.iter().filter_map(|it| selection.column(&it.name)).collect();
+    let uncounted = selection.column(KERNEL).and(selection.column(UNCOUNTED));
+    let mut head = ["row", "tasks", "unit"].map(str::to_owned).to_vec();
+    head.extend(columns.iter().map(|column| column.label.clone()));
+    head.extend(uncounted.map(|_| "uncounted / kernel".to_owned()));
+    head.push("document".to_owned());
+    let primary = run.meta.metrics.iter().find(|metric| metric.primary);
+    let mut lines = Vec::new();
+    for of in &selection.rows {
+        let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
+        let replay = row.replay()?;
+        let rate = replay.rate();
+        let mut line = vec![of.workload.to_owned(), of.tasks.to_string(), rate.unit.clone()];
+        let value =
+            |column: &&Column<'_>| table::figure_or(selection.median(column, *of, &rate), "-");
+        line.extend(columns.iter().map(value));
+        if let (Some(column), Some(primary)) = (uncounted, primary) {
+            line.push(selection.judge(column, &[*of], primary).text());
+        }
+        line.push(documented(&replay, of.tasks));
+        lines.push(line);
+    }
+    Ok(table::render(head, lines))
+}
+
+/// The figures of the document's first and last kernel.
+fn documented(replay: &Beside, tasks: u32) -> String {
+    let figures = replay.documented(tasks);
+    let mut texts: Vec<String> = [figures.first(), figures.get(1..).and_then(<[_]>::last)]
+        .into_iter()
+        .flatten()
+        .map(|it| format!("{} ({})", table::figure(it.value), it.kernel))
+        .collect();
+    texts.insert(0, replay.document().to_owned() + if figures.is_empty() { ": none" } else { ":" });
+    texts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_marked_where_counts_differ() {
+        assert_eq!(ratio(Some(1.0), Some(0.95)), "1.05");
+        assert_eq!(ratio(Some(2.0), Some(1.0)), "2.00 !");
+        assert_eq!(ratio(Some(1.0), Some(0.0)), "!");
+        assert_eq!(ratio(Some(0.0001), Some(0.0)), "few");
+        assert_eq!(ratio(None, Some(1.0)), "");
+    }
+}

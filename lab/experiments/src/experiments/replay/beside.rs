@@ -1,0 +1,91 @@
+//! A row of a replay for an experiment of another kind, which stands beside it.
+
+use super::documents::Figure;
+use super::row::Row;
+use super::sample::ReplaySample;
+use super::spec::Spec;
+use anyhow::Result;
+use quarry_harness::affinity;
+use quarry_harness::results::{Measurement, Metric};
+use quarry_replay::crew::Place;
+use quarry_replay::kernels::Cast;
+use quarry_replay::policies::Policies;
+use quarry_replay::stack::Machine;
+
+/// A row of an experiment of `data/replays.toml`.
+#[derive(Clone)]
+pub(crate) struct Beside {
+    spec: &'static Spec,
+    row: Row,
+    /// `--amount`.
+    amount: u32,
+}
+
+/// The machine and the length of a sample that stands beside another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The machine that the kernel's formulas are told of.
+    pub(crate) machine: Machine,
+    /// Tasks at once.
+    pub(crate) tasks: u32,
+    /// Length of the measured window in milliseconds.
+    pub(crate) millis: u64,
+    /// CPUs of the two sides of a pair.
+    pub(crate) place: Place,
+}
+
+impl Beside {
+    /// The row of these names, with this or the usual amount.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
+        let spec = Spec::find(experiment)?;
+        let usual = spec.amount.as_ref().map_or(0, |it| it.usual);
+        Ok(Self { spec, row: spec.row(row)?, amount: amount.unwrap_or(usual) })
+    }
+
+    /// The figure of the original, in its unit.
+    pub(crate) fn rate(&self) -> Metric {
+        self.spec.metrics().remove(0)
+    }
+
+    /// The number of the document.
+    pub(crate) fn document(&self) -> &'static str {
+        &self.spec.document.number
+    }
+
+    /// The document's figures for so many tasks, the baseline's first.
+    pub(crate) fn documented(&self, tasks: u32) -> Vec<Figure> {
+        self.spec.document.all(&self.row, tasks)
+    }
+
+    /// Replays it in a fresh process.
+    ///
+    /// # Errors
+    /// Why there is no measurement.
+    pub(crate) fn measure(&self, policies: &Policies, terms: Terms) -> Result<Measurement> {
+        let Terms { machine, tasks, millis, place } = terms;
+        let amount = self.spec.amount.as_ref();
+        let of_pairs = self
+            .row
+            .scenario(self.amount, None)
+            .is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)));
+        let sample = ReplaySample {
+            experiment: self.spec.name.clone(),
+            row: self.row.name.clone(),
+            policies: policies.clone(),
+            machine,
+            place: of_pairs.then_some(place),
+            tasks,
+            amount: amount.map_or(self.amount, |it| it.of_each(self.amount, tasks)),
+            millis,
+            cpus: affinity::choose(&affinity::allowed(), machine.cpus as usize),
+            profiled: false,
+            bare: false,
+            alone: false,
+            timed: false,
+        };
+        sample.take()
+    }
+}

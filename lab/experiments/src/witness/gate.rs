@@ -1,0 +1,115 @@
+//! Threads that work in a window which another thread opens and closes.
+
+use crate::patterns::window::{Window, process_cpu_ns};
+use anyhow::Result;
+use quarry_harness::affinity;
+use std::process;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+/// The count of a thread.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Operations.
+    pub(super) operations: u64,
+    /// Operations that are seen to have happened.
+    pub(super) verified: u64,
+    /// Nanoseconds of each operation, where they are taken one by one.
+    pub(super) each_ns: Vec<u64>,
+}
+
+/// The way of a thread into the window.
+pub(super) struct Gate(Barrier);
+
+impl Gate {
+    /// Waits for the window to open. A thread calls it once, when all is prepared.
+    pub(super) fn pass(&self) {
+        // Once to say that it is here, once to go.
+        self.0.wait();
+        self.0.wait();
+    }
+}
+
+/// The end of a thread's work, after the window: it looks at what was done, and cleans up.
+pub(super) type End<'a> = Box<dyn FnOnce() -> Done + Send + 'a>;
+
+/// The work of one thread: it prepares, passes the gate once, and works.
+pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>;
+
+/// Starts a thread for each task, on its CPU where it has one, and lets all work in a window:
+/// `open` is called when all are ready, and `close` when all are done. A task that fails ends the
+/// process, for the others would wait for it. Returns the window, and the time of each operation
+/// where tasks took it.
+///
+/// # Errors
+/// Those of `open` and `close`.
+pub(super) fn run<T>(
+    tasks: Vec<(Option<usize>, Task<'_>)>,
+    open: impl FnOnce() -> Result<T>,
+    close: impl FnOnce(T) -> Result<()>,
+) -> Result<(Window, Vec<u64>)> {
+    let count = tasks.len();
+    let (gate, done) = (Gate(Barrier::new(count + 1)), Barrier::new(count + 1));
+    thread::scope(|scope| {
+        let (gate, done) = (&gate, &done);
+        let mut threads = Vec::new();
+        for (cpu, task) in tasks {
+            threads.push(scope.spawn(move || {
+                let worked = cpu.map_or(Ok(()), affinity::pin).map_err(Into::into);
+                let worked = worked.and_then(|()| task(gate)).unwrap_or_else(|error| {
+                    eprintln!("{error:#}");
+                    process::exit(1)
+                });
+                done.wait();
+                worked
+            }));
+        }
+        gate.0.wait();
+        let opened = open()?;
+        let (begin, cpu) = (Instant::now(), process_cpu_ns());
+        gate.0.wait();
+        done.wait();
+        let (wall, cpu_ns) = (begin.elapsed(), process_cpu_ns() - cpu);
+        close(opened)?;
+        let mut window =
+            Window { operations: 0, verified: 0, wall_ns: wall.as_nanos() as u64, cpu_ns };
+        let mut each_ns = Vec::new();
+        for thread in threads {
+            let end = thread.join().expect("a task that fails ends the process");
+            let done = end();
+            window.operations += done.operations;
+            window.verified += done.verified;
+            each_ns.extend(done.each_ns);
+        }
+        Ok((window, each_ns))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    #[test]
+    fn tasks_work_between_opening_and_closing() {
+        let (prepared, worked) = (AtomicU32::new(0), AtomicU32::new(0));
+        let task = || -> Task<'_> {
+            Box::new(|gate| {
+                prepared.fetch_add(1, SeqCst);
+                gate.pass();
+                worked.fetch_add(1, SeqCst);
+                Ok(Box::new(|| Done { operations: 3, verified: 2, each_ns: vec![5] }))
+            })
+        };
+        let tasks = vec![(None, task()), (None, task())];
+        let open = || Ok((prepared.load(SeqCst), worked.load(SeqCst)));
+        let close = |opened| {
+            assert_eq!((opened, worked.load(SeqCst)), ((2, 0), 2));
+            Ok(())
+        };
+        let (window, each_ns) = run(tasks, open, close).unwrap();
+        assert_eq!(each_ns, [5, 5]);
+        assert_eq!((window.operations, window.verified), (6, 4));
+    }
+}

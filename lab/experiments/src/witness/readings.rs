@@ -1,0 +1,115 @@
+//! Counts that the kernel keeps for the whole machine: `/proc/vmstat` and `/proc/zoneinfo`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The events of `/proc/vmstat` that tracepoints do not tell.
+const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
+
+/// The most pages on the lists of the first CPU, by its name in a sample.
+pub(crate) const HIGH: &str = "high mark of page lists";
+
+/// A reading of `/proc/vmstat`.
+pub(crate) struct Vmstat(BTreeMap<&'static str, u64>);
+
+impl Vmstat {
+    /// Reads it; empty where there is no such file.
+    pub(crate) fn now() -> Self {
+        Self::of(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
+    }
+
+    fn of(text: &str) -> Self {
+        let count = |line: &str| {
+            let (name, count) = line.split_once(' ')?;
+            let name = EVENTS.iter().find(|known| **known == name)?;
+            Some((*name, count.parse().ok()?))
+        };
+        Self(text.lines().filter_map(count).collect())
+    }
+
+    /// The counts since an earlier reading, by the names of the file.
+    pub(crate) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
+        let before = |name| earlier.0.get(name).copied().unwrap_or(0);
+        self.0.iter().map(|(name, count)| (*name, count.saturating_sub(before(name)))).collect()
+    }
+}
+
+/// The per-CPU lists of the largest zone, as `/proc/zoneinfo` shows them for its first CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageLists {
+    /// The zone.
+    pub(crate) zone: String,
+    /// Most pages on the lists before some go back.
+    pub(crate) high: u64,
+    /// Pages that move at a time.
+    pub(crate) batch: u64,
+    managed: u64,
+}
+
+impl PageLists {
+    /// Reads it; none where there is no such file.
+    pub(crate) fn now() -> Option<Self> {
+        Self::of(&fs::read_to_string("/proc/zoneinfo").ok()?)
+    }
+
+    /// The marks under their names.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 2] {
+        [(HIGH, self.high), ("batch of page lists", self.batch)]
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let mut zones: Vec<Self> = Vec::new();
+        for line in text.lines() {
+            if let Some((_, name)) = line.split_once(", zone") {
+                zones.push(Self { zone: name.trim().to_owned(), ..Self::default() });
+            }
+            let Some(zone) = zones.last_mut() else { continue };
+            let mut words = line.split_whitespace();
+            let (name, count) = (words.next(), words.next().and_then(|it| it.parse().ok()));
+            match (name, count) {
+                (Some("managed"), Some(count)) => zone.managed = count,
+                (Some("high:"), Some(count)) if zone.high == 0 => zone.high = count,
+                (Some("batch:"), Some(count)) if zone.batch == 0 => zone.batch = count,
+                _ => {}
+            }
+        }
+        zones.into_iter().max_by_key(|zone| zone.managed)
+    }
+}
+
+/// Bytes of memory, and the number of nodes.
+pub(crate) fn machine() -> (u64, u8) {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|it| it.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let names = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_node =
+        |name: &String| name.strip_prefix("node").is_some_and(|it| it.parse::<u8>().is_ok());
+    let nodes = names.filter(is_node).count();
+    (kib.unwrap_or(0) << 10, u8::try_from(nodes.max(1)).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_those_since_a_reading() {
+        let before = Vmstat::of("nr_free_pages 5\npgfree 10\npgfault 100\n");
+        let after = Vmstat::of("nr_free_pages 9\npgfree 10\npgfault 142\n");
+        assert_eq!(after.since(&before), [("pgfault", 42), ("pgfree", 0)]);
+    }
+
+    #[test]
+    fn lists_are_those_of_the_largest_zone() {
+        let zone = |name: &str, managed: u32, high: u32| {
+            let lists = format!("cpu: 0\n count: 3\n high: {high}\n batch: 63\n cpu: 1\n high: 5");
+            format!("Node 0, zone {name}\n pages free 7\n high 9\n managed {managed}\n {lists}\n")
+        };
+        let text = zone("DMA32", 100, 61) + &zone("Normal", 1000, 1996);
+        let lists = PageLists::of(&text).unwrap();
+        assert_eq!((lists.zone.as_str(), lists.high, lists.batch), ("Normal", 1996, 63));
+        assert_eq!(PageLists::of(""), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! One sample of a workload as system calls, in a process of its own.
+
+use super::gate;
+use super::readings::{PageLists, Vmstat};
+use super::tracepoints::{Counts, Events};
+use super::work::Calls;
+use crate::patterns::window::Window;
+use anyhow::Result;
+use nix::sys::resource::{UsageWho, getrusage};
+use quarry_harness::launch::Work;
+use quarry_harness::results::Measurement;
+use quarry_replay::crew::Place;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The parameters of a sample.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KernelSample {
+    /// The workload.
+    pub(crate) calls: Calls,
+    /// Tasks at once.
+    pub(crate) tasks: u32,
+    /// Operations of each task.
+    pub(crate) operations: u64,
+    /// CPUs of the threads, in turn.
+    pub(crate) cpus: Vec<usize>,
+    /// CPUs of the two sides of a pair.
+    pub(crate) place: Place,
+    /// The empty folder for files, where there are any.
+    pub(crate) folder: Option<PathBuf>,
+    /// The events that are counted; none = nothing watches.
+    pub(crate) events: Option<Events>,
+}
+
+/// The answer to what served a sample: the kernel's name.
+pub(crate) const KERNEL: &str = "kernel";
+
+/// The count of page faults of the process that read nothing from a disk.
+pub(crate) const FAULTS: &str = "minor faults";
+
+fn minor_faults() -> Result<u64> {
+    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
+}
+
+impl Work for KernelSample {
+    const NAME: &'static str = "kernel";
+
+    fn measure(self) -> Result<Measurement> {
+        let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events } = self;
+        // Before there are threads, which inherit the counters.
+        let counts = events.as_ref().map(Events::open).transpose()?;
+        let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
+        let mut counted: Vec<(&str, u64)> = Vec::new();
+        let open = move || {
+            let mut counts = counts;
+            let before = (Vmstat::now(), minor_faults()?);
+            if let Some(counts) = &mut counts {
+                counts.start()?;
+            }
+            Ok((before, counts))
+        };
+        let close = |((before, faults), counts): ((Vmstat, u64), Option<Counts>)| {
+            let Some(mut counts) = counts else { return Ok(()) };
+            counts.stop()?;
+            counted.push((FAULTS, minor_faults()? - faults));
+            counted.extend(counts.read()?);
+            counted.extend(Vmstat::now().since(&before));
+            counted.extend(PageLists::now().iter().flat_map(PageLists::named));
+            Ok(())
+        };
+        let (window, each_ns) = gate::run(threads, open, close)?;
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
+        let bits = calls.bytes() * 8 * operations;
+        let time_ns = wall_ns * u64::from(tasks);
+        let measurement = Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, KERNEL);
+        let mut measurement = measurement.with(&counted).with(&[("bits", bits)]);
+        if !each_ns.is_empty() {
+            let mean = each_ns.iter().sum::<u64>() as f64 / each_ns.len() as f64 / 1000.0;
+            measurement.figures.insert("each_us".to_owned(), mean);
+        }
+        Ok(Measurement { verified, ..measurement })
+    }
+}

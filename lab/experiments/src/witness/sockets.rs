@@ -1,0 +1,153 @@
+//! Datagrams, a stream, and transactions over the loopback device, between two threads.
+
+use super::gate::{Done, End, Gate, Task};
+use anyhow::{Result, ensure};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+/// Datagrams on their way at a time: those of 8 KiB, 16 KiB with what the kernel adds, fit into the
+/// socket that a program gets without asking.
+const BURST: u64 = 8;
+/// A datagram that takes longer is lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The part of the operations that goes before the window.
+const WARM_UP: u64 = 8;
+
+/// The two sides of a pair.
+pub(super) type Pair = [Task<'static>; 2];
+
+fn end() -> (Ipv4Addr, u16) {
+    (Ipv4Addr::LOCALHOST, 0)
+}
+
+/// Runs a side for the warm-up, and then in the window; the sides pass the gate together.
+fn in_window(
+    gate: &Gate,
+    operations: u64,
+    mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,
+) -> Result<End<'static>> {
+    side(operations / WARM_UP)?;
+    gate.pass();
+    let done = side(operations)?;
+    Ok(Box::new(move || {
+        // Its sockets are closed after the window.
+        drop(side);
+        done
+    }))
+}
+
+/// Sender and receiver of datagrams, which keep step in bursts so that none is lost.
+///
+/// # Errors
+/// If there is no socket.
+pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
+    let receiver = UdpSocket::bind(end())?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    let sender = UdpSocket::bind(end())?;
+    sender.connect(receiver.local_addr()?)?;
+    let step = Arc::new(Barrier::new(2));
+    let other = Arc::clone(&step);
+    let send = move |count: u64| {
+        let message = vec![0x5a; bytes];
+        for number in 1..=count {
+            sender.send(&message)?;
+            if number % BURST == 0 {
+                step.wait();
+            }
+        }
+        // The receiver counts what has arrived.
+        Ok(Done::default())
+    };
+    let receive = move |count: u64| {
+        let mut message = vec![0; bytes + 1];
+        let mut done = Done::default();
+        for number in 1..=count {
+            let length = receiver.recv(&mut message)?;
+            done.operations += 1;
+            done.verified += u64::from(length == bytes && message[bytes - 1] == 0x5a);
+            if number % BURST == 0 {
+                other.wait();
+            }
+        }
+        Ok(done)
+    };
+    Ok([
+        Box::new(move |gate| in_window(gate, operations, send)),
+        Box::new(move |gate| in_window(gate, operations, receive)),
+    ])
+}
+
+/// Both ends of a connection.
+fn connection() -> Result<[TcpStream; 2]> {
+    let listener = TcpListener::bind(end())?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    server.set_read_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    Ok([client, server])
+}
+
+/// Sender and receiver of a stream of messages; Nagle's algorithm waits for no more of them.
+///
+/// # Errors
+/// If there is no connection.
+pub(super) fn stream(bytes: usize, operations: u64) -> Result<Pair> {
+    let [mut client, mut server] = connection()?;
+    client.set_nodelay(false)?;
+    let send = move |count: u64| {
+        let message = vec![0x5a; bytes];
+        for _ in 0..count {
+            client.write_all(&message)?;
+        }
+        Ok(Done::default())
+    };
+    let receive = move |count: u64| {
+        let mut message = vec![0; bytes];
+        let mut done = Done::default();
+        for _ in 0..count {
+            server.read_exact(&mut message)?;
+            done.operations += 1;
+            done.verified += u64::from(message[0] == 0x5a && message[bytes - 1] == 0x5a);
+        }
+        Ok(done)
+    };
+    Ok([
+        Box::new(move |gate| in_window(gate, operations, send)),
+        Box::new(move |gate| in_window(gate, operations, receive)),
+    ])
+}
+
+/// Client and server of transactions of a byte each way.
+///
+/// # Errors
+/// If there is no connection.
+pub(super) fn transactions(operations: u64) -> Result<Pair> {
+    let [mut client, mut server] = connection()?;
+    let ask = move |count: u64| {
+        let mut done = Done::default();
+        for number in 0..count {
+            let (question, mut answer) = ([number as u8], [0]);
+            client.write_all(&question)?;
+            client.read_exact(&mut answer)?;
+            done.operations += 1;
+            done.verified += u64::from(answer[0] == !question[0]);
+        }
+        Ok(done)
+    };
+    let answer = move |count: u64| {
+        let mut byte = [0];
+        for _ in 0..count {
+            server.read_exact(&mut byte)?;
+            ensure!(server.write(&[!byte[0]])? == 1, "a connection takes a byte");
+        }
+        Ok(Done::default())
+    };
+    Ok([
+        Box::new(move |gate| in_window(gate, operations, ask)),
+        Box::new(move |gate| in_window(gate, operations, answer)),
+    ])
+}

@@ -1,0 +1,85 @@
+//! The workloads by name, as `data/kernel.toml` describes them.
+
+use super::files::{Content, Files, Measured};
+use super::gate::Task;
+use super::{faults, sockets};
+use anyhow::{Context, Result};
+use quarry_replay::crew::Place;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A workload as system calls.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub(crate) enum Calls {
+    /// Page faults in rounds of so many pages.
+    Faults { pages: u32 },
+    /// Datagrams of so many bytes.
+    Datagrams { bytes: u32 },
+    /// A stream of messages of so many bytes.
+    Stream { bytes: u32 },
+    /// Transactions of a byte each way.
+    Transactions,
+    /// Files of so many pages; `shared` ones lie in memory.
+    Files { content: Content, measured: Measured, pages: u32, shared: bool },
+}
+
+impl Calls {
+    /// Bytes of a message's payload.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Datagrams { bytes } | Self::Stream { bytes } => bytes.into(),
+            Self::Transactions => 1,
+            Self::Faults { .. } | Self::Files { .. } => 0,
+        }
+    }
+
+    /// The folder in which it makes files, of one on a disk and one in memory.
+    pub(crate) fn folder(self, [disk, memory]: &[PathBuf; 2]) -> Option<&PathBuf> {
+        match self {
+            Self::Files { shared, .. } => Some(if shared { memory } else { disk }),
+            _ => None,
+        }
+    }
+
+    /// The threads of `tasks` tasks with `operations` operations each, and their CPUs of `cpus`.
+    ///
+    /// # Errors
+    /// If there is no socket, or no folder in `folder`.
+    pub(super) fn threads(
+        self,
+        tasks: u32,
+        operations: u64,
+        cpus: &[usize],
+        place: Place,
+        folder: Option<&Path>,
+    ) -> Result<Vec<(Option<usize>, Task<'static>)>> {
+        let cpu = |index: usize| cpus.get(index % cpus.len().max(1)).copied();
+        let mut threads = Vec::new();
+        for index in 0..tasks as usize {
+            let pair = match self {
+                Self::Datagrams { bytes } => sockets::datagrams(bytes as usize, operations)?,
+                Self::Stream { bytes } => sockets::stream(bytes as usize, operations)?,
+                Self::Transactions => sockets::transactions(operations)?,
+                Self::Faults { pages } => {
+                    threads.push((cpu(index), faults::task(pages, operations)));
+                    continue;
+                }
+                Self::Files { content, measured, pages, .. } => {
+                    let files = Files { content, measured, pages };
+                    let folder = folder.context("files need a folder")?.join(index.to_string());
+                    threads.push((cpu(index), files.task(folder, operations)?));
+                    continue;
+                }
+            };
+            let [first, second] = pair;
+            let [here, there] = match place {
+                Place::Same => [cpu(index); 2],
+                Place::Next => [cpu(index), cpu(index + 1)],
+                Place::Unbound => [None; 2],
+            };
+            threads.extend([(here, first), (there, second)]);
+        }
+        Ok(threads)
+    }
+}

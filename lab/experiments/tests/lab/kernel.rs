@@ -1,0 +1,126 @@
+//! `quarry lab run kernel`: the running kernel's counts, and what happens where it refuses them.
+
+use crate::runs::{results, samples};
+use crate::support::{lab, skipped};
+use predicates::prelude::PredicateBooleanExt;
+use predicates::str::contains;
+use serde_json::Value;
+use std::process::Command;
+
+/// A count of a sample per operation; none where it was not counted.
+fn per_operation(sample: &Value, count: &str) -> Option<f64> {
+    let measurement = &sample["measurement"];
+    Some(measurement["counters"][count].as_f64()? / measurement["operations"].as_f64()?)
+}
+
+/// The kernel's counts that follow from the workload alone, on every kernel: row, count, least and
+/// most per operation.
+const EXACT: [(&str, &str, f64, f64); 5] = [
+    ("faults", "kmem:mm_page_alloc", 1.0, 1.0),
+    // Pages of programs that have ended meanwhile are freed where a grace period interrupts.
+    ("faults", "kmem:mm_page_free", 1.0, 1.25),
+    // Interrupts that are not the sample's allocate as well.
+    ("udp-4096", "kmem:kmem_cache_alloc", 1.0, 1.1),
+    // Two where `kmalloc` notes a large block twice.
+    ("udp-4096", "kmem:kmalloc", 1.0, 2.0),
+    ("udp-8192", "kmem:mm_page_alloc", 1.0, 1.0),
+];
+
+/// The same of a stack.
+const ON_STACK: [(&str, &str, f64); 4] = [
+    ("faults", "handed_out", 1.0 + 1.0 / 512.0),
+    ("faults", "taken_back", 1.0 + 1.0 / 512.0),
+    ("udp-8192", "handed_out", 1.0),
+    ("tcp-rr", "objects allocated", 4.0),
+];
+
+#[test]
+fn the_kernels_counts_stand_beside_a_stacks() {
+    let (_folder, place) = results();
+    let ran = lab().args(["run", "kernel", "--quick", "--seed=1", "--out"]).arg(&place).assert();
+    let text = String::from_utf8(ran.success().get_output().stdout.clone()).unwrap();
+    let samples = samples(&place);
+    let is_counted = !text.contains("kernel: left out: ");
+    let variants = if is_counted { 4 } else { 3 };
+    let recorded: Vec<&Value> = samples.iter().filter(|sample| sample["round"] != 0).collect();
+    assert_eq!(recorded.len(), 10 * variants, "{text}");
+    for sample in &recorded {
+        assert!(sample["failure"].is_null(), "{sample}");
+        let is_of = |row: &str| sample["workload"] == row;
+        let near = |count: &str, least: f64, most: f64| {
+            let found = per_operation(sample, count).unwrap();
+            assert!(least * 0.98 <= found && found <= most * 1.02, "{count} {found}: {sample}");
+        };
+        match sample["variant"].as_str().unwrap() {
+            "kernel" | "kernel A/A" => {
+                let of_row = EXACT.iter().filter(|(row, ..)| is_of(row));
+                of_row.for_each(|(_, count, least, most)| near(count, *least, *most));
+            }
+            name if name.starts_with("kernel-uncounted") => {
+                assert_eq!(per_operation(sample, "kmem:mm_page_alloc"), None);
+            }
+            _ => {
+                let of_row = ON_STACK.iter().filter(|(row, ..)| is_of(row));
+                of_row.for_each(|(_, count, expected)| near(count, *expected, *expected));
+            }
+        }
+    }
+    assert!(text.contains("faults: 128 MiB are mapped"), "{text}");
+    assert!(text.contains("004: 705227 (4.15-rc2) 724944 (lru-lock-splice)"), "{text}");
+    if !is_counted {
+        return skipped("the running kernel does not count for this process");
+    }
+    assert!(text.contains("| page blocks handed out "), "{text}");
+    assert!(text.contains("uncounted / kernel"), "{text}");
+}
+
+#[test]
+fn without_tracepoints_the_rest_runs() {
+    let empty = tempfile::tempdir().unwrap();
+    lab()
+        .args(["run", "kernel", "--quick", "--only=tcp-rr", "--tracefs"])
+        .arg(empty.path())
+        .assert()
+        .success()
+        .stdout(contains("kernel: left out: no tracefs with events of kmem is mounted; `sudo "))
+        .stdout(contains("* kernel-uncounted: "))
+        .stdout(contains("uncounted / kernel").not().or(contains("| tcp-rr |")));
+    lab()
+        .args(["run", "kernel", "--quick", "--variants=kernel", "--tracefs"])
+        .arg(empty.path())
+        .assert()
+        .code(1)
+        .stderr(contains("--variants: none of them is there"));
+}
+
+/// Root without the rights that tracepoints need is like any user.
+#[test]
+fn a_process_without_rights_is_told_which_one_it_needs() {
+    let without = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-perfmon,-sys_admin", program]);
+        command
+    };
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let is_refused = paranoid.is_ok_and(|it| it.trim().parse::<i32>().is_ok_and(|it| it > 1));
+    let is_dropped = without("true").output().is_ok_and(|it| it.status.success());
+    if !is_refused || !is_dropped || !std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
+        return skipped("needs root, a tracefs and perf_event_paranoid of 2");
+    }
+    let ran = without(env!("CARGO_BIN_EXE_quarry-lab"))
+        .args(["run", "kernel", "--quick", "--only=tcp-rr"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{text}");
+    let refusal = "kernel: left out: perf_event_open refuses kmem:mm_page_alloc: ";
+    assert!(text.starts_with(refusal) && text.contains("CAP_PERFMON"), "{text}");
+}
+
+#[test]
+fn the_doctor_says_whether_the_kernel_counts() {
+    let doctor = lab().args(["doctor"]).assert().success();
+    let either = contains("counts of the running kernel: available, ")
+        .or(contains("counts of the running kernel: not available: "));
+    doctor.stdout(either);
+}
