@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};
 use quarry_compare::companion;
-use quarry_predict::{Cell, Moved, Printed, Supposed};
+use quarry_predict::{Cell, Moved, Printed, Score, Skill, Supposed};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,6 +39,10 @@ pub struct PredictArgs {
     /// Only rows of so many tasks or threads (002, 004).
     #[arg(long, value_name = "N")]
     only: Option<usize>,
+    /// A fifth of the simulated time, and no suppositions: for a look. The figures are others than
+    /// those of the documentation.
+    #[arg(long)]
+    quick: bool,
     /// Another value for a constant of the machines; can be given several times.
     #[arg(long, value_name = "CONSTANT=VALUE")]
     set: Vec<String>,
@@ -56,7 +60,7 @@ impl PredictArgs {
         }
         let printed: Printed = serde_json::from_str(&text).context(NAME)?;
         if let Some(file) = &self.html {
-            let page = page(&self.document, &printed.cells);
+            let page = page(&printed);
             return fs::write(file, page).with_context(|| file.display().to_string());
         }
         let lines = if self.sensitivity { moves(&printed.sensitivity) } else { tables(&printed) };
@@ -66,8 +70,11 @@ impl PredictArgs {
     fn ask(&self) -> Result<String> {
         let mut command = Command::new(companion::find(NAME, "QUARRY_PREDICT")?);
         command.arg(&self.document).stderr(Stdio::inherit());
-        for (flag, wanted) in [("--calibrate", self.calibrate), ("--sensitivity", self.sensitivity)]
-        {
+        for (flag, wanted) in [
+            ("--calibrate", self.calibrate),
+            ("--sensitivity", self.sensitivity),
+            ("--quick", self.quick),
+        ] {
             command.args(wanted.then_some(flag));
         }
         if let Some(only) = self.only {
@@ -109,18 +116,53 @@ fn table(cells: &[Cell]) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    let errors: Vec<f64> = cells
-        .iter()
-        .filter(|cell| cell.is_prediction())
-        .map(|cell| cell.error_points.abs())
-        .collect();
-    let within = errors.iter().filter(|error| **error <= 5.0).count();
-    text + &format!("{within} of {} predictions lie within 5 points\n", errors.len())
+    text
 }
 
-/// The cells, and below them what the document supposes without a figure.
+/// The score of each group beside that of predicting no effect.
+fn scores(all: &[Skill]) -> String {
+    let mut text = format!(
+        "{:26} {:20} {:>6} {:>10} {:>10} {:>6} {:>12}\n",
+        "mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"
+    );
+    for Skill { group, all, effects } in all {
+        for (which, score) in [("all", all), ("with an effect", effects)] {
+            let Score { cells, no_effect, simulator, right_sign } = score;
+            let skill = score.skill().map_or("-".to_owned(), |skill| format!("{skill:.2}"));
+            if *cells > 0 {
+                text += &format!(
+                    "{group:26} {which:20} {cells:>6} {no_effect:>10.1} {simulator:>10.1} \
+                     {skill:>6} {:>12}\n",
+                    format!("{right_sign} of {cells}")
+                );
+            }
+        }
+    }
+    text
+}
+
+/// The mean error of the figures that are no effects, which nothing else predicts.
+fn others(cells: &[Cell]) -> String {
+    let predicted = cells.iter().filter(|cell| cell.is_prediction() && cell.scored.is_none());
+    let errors: Vec<f64> = predicted.map(|cell| cell.error_points.abs()).collect();
+    if errors.is_empty() {
+        return String::new();
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    format!("{} rates and other figures: {mean:.1} in the mean\n", errors.len())
+}
+
+/// The cells, their scores, and below them what the document supposes without a figure.
 fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
+    if !printed.skill.is_empty() {
+        text += "\n";
+        text += &scores(&printed.skill);
+    }
+    text += &others(&printed.cells);
+    if printed.quick {
+        text += "quick: runs of a fifth of the time, whose figures are not the documentation's\n";
+    }
     if !printed.suppositions.is_empty() {
         text += if text.is_empty() { "" } else { "\n" };
         text += &format!("{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
@@ -146,7 +188,8 @@ fn moves(all: &[Moved]) -> String {
 }
 
 /// The table as a page that needs nothing else.
-fn page(document: &str, cells: &[Cell]) -> String {
+fn page(printed: &Printed) -> String {
+    let Printed { document, cells, skill, .. } = printed;
     let title = format!("Document {document}: measured and predicted");
     let style = "body{font:15px sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:right}\
                  td:nth-child(-n+2),th:nth-child(-n+2),td:last-child{text-align:left}\
@@ -158,6 +201,7 @@ fn page(document: &str, cells: &[Cell]) -> String {
             body {
                 h1 { (title) }
                 p { "Errors are in points, of rates in per cent. Red: further than 5 points off." }
+                pre { (scores(skill)) }
                 table {
                     tr { th{"row"} th{"column"} th{"document"} th{"predicted"} th{"error"} th{} }
                     @for cell in cells {
@@ -181,24 +225,38 @@ fn page(document: &str, cells: &[Cell]) -> String {
 mod tests {
     use super::*;
 
-    fn cells() -> Vec<Cell> {
+    fn printed() -> Printed {
         let text = r#"{"document":"004","machines":[],"cells":[
             {"row":"1 tasks","column":"rate","document":705533.0,"predicted":698391.0,
              "error_points":-1.0,"calibrated":true},
+            {"row":"4 tasks","column":"rate","document":100.0,"predicted":107.0,
+             "error_points":7.0,"calibrated":false},
             {"row":"4 tasks","column":"gain","document":2.6,"predicted":12.0,
-             "error_points":9.4,"calibrated":false},
+             "error_points":9.4,"calibrated":false,
+             "scored":{"group":"gains","no_effect_points":-2.6,"deviation_points":0.0}},
             {"row":"send-64","column":"gain","document":46.0,"predicted":0.0,
-             "error_points":-46.0,"calibrated":false,"note":"withdrawn"}
-        ],"events":1,"seconds":0.5}"#;
-        serde_json::from_str::<Printed>(text).unwrap().cells
+             "error_points":-46.0,"calibrated":false,"note":"withdrawn",
+             "scored":{"group":"gains","no_effect_points":-46.0,"deviation_points":0.0}}
+        ],"events":1}"#;
+        let printed: Printed = serde_json::from_str(text).unwrap();
+        Printed { skill: quarry_predict::skill(&printed.cells), ..printed }
     }
 
     #[test]
     fn what_was_fitted_or_withdrawn_is_no_prediction() {
-        let text = table(&cells());
-        assert!(text.contains("705533       698391    -1.0 fitted\n"), "{text}");
+        let text = tables(&printed());
+        assert!(text.contains("698391    -1.0 fitted\n"), "{text}");
         assert!(text.contains("-46.0 withdrawn\n"), "{text}");
-        assert!(text.ends_with("0 of 1 predictions lie within 5 points\n"), "{text}");
+        let score = "gains                      all                       1        2.6        9.4";
+        assert!(text.contains(&format!("{score}  -2.62       1 of 1\n")), "{text}");
+        assert!(!text.contains("with an effect"), "{text}");
+        assert!(text.ends_with("1 rates and other figures: 7.0 in the mean\n"), "{text}");
+    }
+
+    #[test]
+    fn a_quick_run_is_called_one() {
+        let text = tables(&Printed { quick: true, ..printed() });
+        assert!(text.contains("quick: "), "{text}");
     }
 
     #[test]
@@ -209,18 +267,18 @@ mod tests {
             before: 3.3,
             after: 92.7,
         };
-        let mut printed = Printed { suppositions: vec![supposed], ..Printed::default() };
-        let alone = tables(&printed);
-        assert!(alone.starts_with("supposed") && alone.ends_with("3.3         92.7\n"), "{alone}");
-        printed.cells = cells();
-        let below = tables(&printed);
-        assert_eq!(below, format!("{}\n{alone}", table(&printed.cells)));
+        let alone = Printed { suppositions: vec![supposed], ..Printed::default() };
+        let suppositions = tables(&alone);
+        assert!(suppositions.starts_with("supposed"), "{suppositions}");
+        assert!(suppositions.ends_with("3.3         92.7\n"), "{suppositions}");
+        let below = tables(&Printed { suppositions: alone.suppositions, ..printed() });
+        assert_eq!(below, format!("{}\n{suppositions}", tables(&printed())));
     }
 
     #[test]
     fn pages_mark_what_is_far_off() {
-        let page = page("004", &cells());
-        assert_eq!(page.matches("class=\"far\"").count(), 2);
-        assert!(page.contains("<td>+9.4</td>"));
+        let page = page(&printed());
+        assert_eq!(page.matches("class=\"far\"").count(), 3);
+        assert!(page.contains("<td>+9.4</td>") && page.contains("no effect"));
     }
 }

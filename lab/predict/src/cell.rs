@@ -20,6 +20,32 @@ pub struct Cell {
     /// A remark for readers; empty as a rule.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// How it is scored beside the prediction of no effect, where it is an effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scored: Option<Scored>,
+}
+
+/// The effect that a cell is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scored {
+    /// Cells that are scored together.
+    pub group: String,
+    /// The error of predicting that nothing changes, in the unit of `error_points`.
+    pub no_effect_points: f64,
+    /// The document's own standard deviation of the figure, in the same unit; 0 where it has none.
+    pub deviation_points: f64,
+}
+
+impl Scored {
+    /// Points from which on a difference counts as an effect.
+    pub const EFFECT_POINTS: f64 = 5.0;
+
+    /// Returns whether the document's figure is an effect: more than 5 points, and more than its
+    /// own deviation.
+    #[must_use]
+    pub fn is_effect(&self) -> bool {
+        self.no_effect_points.abs() > self.deviation_points.max(Self::EFFECT_POINTS)
+    }
 }
 
 impl Cell {
@@ -28,7 +54,8 @@ impl Cell {
     pub fn percent(row: &str, column: &str, document: f64, predicted: f64) -> Self {
         let error_points = predicted - document;
         let (row, column, note) = (row.to_owned(), column.to_owned(), String::new());
-        Self { row, column, document, predicted, error_points, calibrated: false, note }
+        let (calibrated, scored) = (false, None);
+        Self { row, column, document, predicted, error_points, calibrated, note, scored }
     }
 
     /// A rate or a time.
@@ -48,6 +75,37 @@ impl Cell {
     #[must_use]
     pub fn noting(self, note: &str) -> Self {
         Self { note: note.to_owned(), ..self }
+    }
+
+    /// A gain or a loss in per cent, scored in a group: without any effect it would be 0.
+    #[must_use]
+    pub fn gain(group: &str, (row, column): (&str, &str), document: f64, predicted: f64) -> Self {
+        Self::percent(row, column, document, predicted).scored(group, 0.0 - document)
+    }
+
+    /// A figure that would be `nothing` without the effect, scored in a group.
+    #[must_use]
+    pub fn effect(
+        group: &str,
+        (row, column): (&str, &str),
+        document: f64,
+        (nothing, predicted): (f64, f64),
+    ) -> Self {
+        Self::figure(row, column, document, predicted).scored(group, gain(document, nothing))
+    }
+
+    fn scored(self, group: &str, no_effect_points: f64) -> Self {
+        let group = group.to_owned();
+        Self { scored: Some(Scored { group, no_effect_points, deviation_points: 0.0 }), ..self }
+    }
+
+    /// The same with the document's own deviation, in points.
+    #[must_use]
+    pub fn deviating(mut self, points: f64) -> Self {
+        if let Some(scored) = &mut self.scored {
+            scored.deviation_points = points;
+        }
+        self
     }
 
     /// Returns whether it is a prediction: nothing was fitted to it, and its document stands by it.

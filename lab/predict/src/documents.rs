@@ -11,7 +11,9 @@ pub(crate) struct Faults {
     pub(crate) process_speedup_percent: Option<f64>,
     pub(crate) thread_speedup_percent: Option<f64>,
     pub(crate) process_pgf_per_s: f64,
+    pub(crate) process_stdev: f64,
     pub(crate) thread_pgf_per_s: f64,
+    pub(crate) thread_stdev: f64,
 }
 
 /// A line of document 002's table.
@@ -32,6 +34,7 @@ pub(crate) struct Mmtests {
     pub(crate) statistic: String,
     pub(crate) row: String,
     pub(crate) baseline_value: f64,
+    pub(crate) candidate_value: f64,
     pub(crate) candidate_percent: f64,
 }
 
@@ -69,15 +72,49 @@ pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
     value.split_whitespace().map(|it| it.parse().expect("a number")).collect()
 }
 
+/// The standard deviation of a gain, in points, where both figures have one of their own.
+pub(crate) fn deviation((from, from_deviates): (f64, f64), (to, to_deviates): (f64, f64)) -> f64 {
+    to / from * (from_deviates / from).hypot(to_deviates / to) * 100.0
+}
+
 /// The means of a benchmark of document 000 on a machine.
 pub(crate) fn means(machine: &str, benchmark: &str) -> Vec<Mmtests> {
+    statistics(machine, benchmark, "mean")
+}
+
+/// The standard deviations of a benchmark of document 000 on a machine.
+pub(crate) fn deviations(machine: &str, benchmark: &str) -> Vec<Mmtests> {
+    statistics(machine, benchmark, "Stddev")
+}
+
+fn statistics(machine: &str, benchmark: &str, ending: &str) -> Vec<Mmtests> {
     let all: Vec<Mmtests> =
         lines(include_str!("../../../bench/harness/tests/golden/mmtests_tables.csv"));
     let wanted = |line: &Mmtests| {
         line.seed == "000"
             && line.machine == machine
             && line.benchmark == benchmark
-            && line.statistic.ends_with("mean")
+            && line.statistic.ends_with(ending)
     };
     all.into_iter().filter(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_deviates_as_both_of_its_figures_do() {
+        assert_eq!(deviation((100.0, 3.0), (100.0, 4.0)), 5.0);
+        assert_eq!(deviation((100.0, 0.0), (200.0, 20.0)), 20.0);
+    }
+
+    #[test]
+    fn every_mean_of_sockperf_has_its_deviation() {
+        for name in ["sockperf-udp-throughput", "sockperf-tcp-throughput"] {
+            let rows = |all: Vec<Mmtests>| all.into_iter().map(|it| it.row).collect::<Vec<_>>();
+            let machine = "2-socket modern machine";
+            assert_eq!(rows(means(machine, name)), rows(deviations(machine, name)));
+        }
+    }
 }

@@ -7,6 +7,8 @@ use anyhow::Result;
 use quarry_predict::{Cell, Supposed, find, gain};
 use quarry_replay::kernels::{Cast, Scenario, Setting, WorkRow};
 use quarry_replay::solo::Space;
+use quarry_replay::stage::Replayed;
+use std::collections::BTreeMap;
 
 /// The machine's file.
 pub(crate) const MACHINE: &str = "004";
@@ -29,8 +31,23 @@ const FITTED: [(bool, usize); 4] = [(false, 1), (false, 16), (false, 64), (true,
 /// Numbers of threads of which the document says what stops them.
 const STOPPED: [usize; 3] = [16, 32, 64];
 
-/// Faults a second under one kernel.
-fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Result<f64> {
+/// The kernel of which the document's author has measured the wait and tried larger batches: the
+/// last one, which the message is about.
+const TRIED: usize = 4;
+
+/// Add batches of four times as many pages.
+const LARGER: &str = "slub-4.9+order0-310+splice+add56";
+
+/// The gain of processes by four times as many pages in a batch, in per cent: "nearly the same for
+/// all but the 64 process case, where it dropped by ~10%".
+const LARGER_GAINS: [(usize, f64); 5] = [(1, 0.0), (4, 0.0), (16, 0.0), (32, 0.0), (64, -10.0)];
+
+/// Numbers of processes between which the wait for `lru_lock` "nearly tripled".
+const WAITING: [usize; 2] = [32, 64];
+const TRIPLED: f64 = 3.0;
+
+/// Faults under some policies.
+fn replay(machine: &MachineFile, policies: &str, tasks: usize, space: Space) -> Result<Replayed> {
     let work = WorkRow::of_ns(machine.value("fault_ns") as u64);
     let setting = Setting { amount: ROUND, work: Some(work), ..Setting::default() };
     let mut scenario = Scenario::of("page-fault", &setting);
@@ -39,15 +56,19 @@ fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Res
     }
     let run = Run {
         machine,
-        policies: KERNELS[kernel - 1],
+        policies,
         scenario,
         tasks,
         cpus: machine.cpus(),
         warm_up_us: 15_000,
         measured_us: 15_000,
     };
-    let replayed = run.replay()?;
-    Ok(replayed.rate as f64)
+    run.replay()
+}
+
+/// Faults a second under one kernel.
+fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Result<f64> {
+    Ok(replay(machine, KERNELS[kernel - 1], tasks, space)?.rate as f64)
 }
 
 /// The address space of processes, or the one of threads.
@@ -83,32 +104,73 @@ fn baseline(line: &Faults, threads: bool, predicted: f64) -> Cell {
 /// All cells; with `only`, those of so many tasks.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    let mut bases = [1.0; 2];
+    // Kernel 1 of processes and threads, and the last kernel of processes.
+    let mut bases = [None, None];
+    let mut tried = BTreeMap::new();
     let mut table = documents::faults();
     table.retain(|line| only.is_none_or(|tasks| tasks == line.tasks));
     table.sort_by_key(|line| line.tasks);
     for line in &table {
         for threads in [false, true] {
-            let rate = rate(machine, line.kernel, line.tasks, space(threads))?;
+            let policies = KERNELS[line.kernel - 1];
+            let replayed = replay(machine, policies, line.tasks, space(threads))?;
+            let rate = replayed.rate as f64;
             let base = &mut bases[usize::from(threads)];
-            let document = match threads {
-                false => line.process_speedup_percent,
-                true => line.thread_speedup_percent,
-            };
-            match document {
-                None => {
-                    *base = rate;
-                    cells.push(baseline(line, threads, rate));
-                }
-                Some(percent) => {
-                    let column = if threads { "thread speedup" } else { "process speedup" };
-                    let row = row(line.tasks, line.kernel);
-                    cells.push(Cell::percent(&row, column, percent, gain(*base, rate)));
-                }
+            if line.kernel == 1 {
+                *base = Some((line, rate));
+                cells.push(baseline(line, threads, rate));
+            } else if let Some((first, from)) = base {
+                cells.push(speedup((first, line), threads, gain(*from, rate)));
+            }
+            if (line.kernel, threads) == (TRIED, false) {
+                tried.insert(line.tasks, replayed);
             }
         }
     }
+    cells.extend(larger_batches(machine, &tried)?);
+    cells.extend(waiting(&tried));
     Ok(cells)
+}
+
+/// The gain of a kernel against the first.
+fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> Cell {
+    let (column, document) = match threads {
+        false => ("process speedup", line.process_speedup_percent),
+        true => ("thread speedup", line.thread_speedup_percent),
+    };
+    let rate = |line: &Faults| match threads {
+        false => (line.process_pgf_per_s, line.process_stdev),
+        true => (line.thread_pgf_per_s, line.thread_stdev),
+    };
+    let document = document.expect("all kernels but the first have a speedup");
+    let group = if threads { "threads" } else { "processes" };
+    let row = row(line.tasks, line.kernel);
+    Cell::gain(group, (&row, column), document, predicted)
+        .deviating(documents::deviation(rate(first), rate(line)))
+}
+
+/// The gains of processes by larger add batches, under the last kernel.
+fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for (tasks, document) in LARGER_GAINS {
+        let Some(before) = tried.get(&tasks) else { continue };
+        let after = replay(machine, LARGER, tasks, Space::Private)?;
+        let gained = gain(before.rate as f64, after.rate as f64);
+        let row = format!("{tasks} tasks, kernel {TRIED}, batches of 56");
+        cells.push(Cell::gain("batches of 56", (&row, "process speedup"), document, gained));
+    }
+    Ok(cells)
+}
+
+/// How much longer twice as many processes wait for the locks of LRU lists.
+fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
+    let [few, many] = WAITING.map(|tasks| {
+        let replayed = tried.get(&tasks)?;
+        Some(replayed.counters.lru_wait_ns as f64 / replayed.wall_ns as f64)
+    });
+    let row = format!("{} tasks for {}, kernel {TRIED}", WAITING[1], WAITING[0]);
+    let times = (1.0, many? / few?);
+    Some(Cell::effect("waiting for lru_lock", (&row, "LRU wait, times"), TRIPLED, times))
 }
 
 /// The document's footnote: threads would gain as processes do if faults did not meet at the lock

@@ -6,6 +6,8 @@
 
 mod cell;
 mod printed;
+mod skill;
 
-pub use cell::{Cell, find, gain};
+pub use cell::{Cell, Scored, find, gain};
 pub use printed::{Moved, Printed, Shown, Supposed};
+pub use skill::{Score, Skill, skill};

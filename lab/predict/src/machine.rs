@@ -52,6 +52,9 @@ pub(crate) struct MachineFile {
     pub(crate) nodes: u8,
     /// Memory that it is told of, in GiB; 0 = it does not matter.
     pub(crate) gib: u64,
+    /// Runs on it take a fifth of their time: for a look, and for tests.
+    #[serde(skip)]
+    pub(crate) quick: bool,
     /// The constants by name: every number of [`Costs`], and those of the document's programs.
     pub(crate) constants: BTreeMap<String, Constant>,
 }

@@ -1,6 +1,7 @@
 //! The output of `quarry-predict`, one line of JSON.
 
 use crate::cell::Cell;
+use crate::skill::Skill;
 use serde::{Deserialize, Serialize};
 
 /// All of it.
@@ -18,10 +19,15 @@ pub struct Printed {
     /// The effect of each constant, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<Moved>,
-    /// Events of the simulated machines.
+    /// The cells beside the prediction of no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skill: Vec<Skill>,
+    /// The runs were short ones: these are not the figures of the documentation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quick: bool,
+    /// Events of the simulated machines. How long those took is not here: the same words on the
+    /// command line print the same bytes.
     pub events: u64,
-    /// Seconds that they took.
-    pub seconds: f64,
 }
 
 /// A machine, for readers of the cells who do not have its file.

@@ -1,6 +1,6 @@
 //! Document 000: sockperf on the machine of two sockets, as much as possible and under load.
 
-use crate::documents::{self, Mmtests};
+use crate::documents;
 use crate::machine::MachineFile;
 use crate::messages::{GAIN, HOPCPU, VANILLA, mbit, packet, pair};
 use anyhow::Result;
@@ -42,14 +42,21 @@ fn sockperf(
 pub(crate) fn throughputs(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (path, benchmark) in THROUGHPUTS {
-        for Mmtests { row, candidate_percent, .. } in documents::means(DOCUMENTED, benchmark) {
-            let bytes = row.parse().expect("rows are numbers of bytes");
+        let lines = documents::means(DOCUMENTED, benchmark);
+        let deviations = documents::deviations(DOCUMENTED, benchmark);
+        for (line, deviates) in lines.into_iter().zip(deviations) {
+            let bytes = line.row.parse().expect("rows are numbers of bytes");
             let rate = |policies| {
                 sockperf(machine, policies, path, (bytes, None)).map(|it| mbit(&it, bytes))
             };
             let row = format!("{benchmark}, {bytes} bytes");
             let gain = gain(rate(VANILLA)?, rate(HOPCPU)?);
-            cells.push(Cell::percent(&row, GAIN, candidate_percent, gain));
+            let cell = Cell::gain("sockperf", (&row, GAIN), line.candidate_percent, gain);
+            let deviation = documents::deviation(
+                (line.baseline_value, deviates.baseline_value),
+                (line.candidate_value, deviates.candidate_value),
+            );
+            cells.push(cell.deviating(deviation));
         }
     }
     Ok(cells)

@@ -18,8 +18,14 @@ const SLUB: &str = "slub-3.0+order0";
 const SLAB: &str = "slab+order0";
 const LOCKLESS: &str = "slub-3.1+order0";
 
+/// The group of the gains of SLAB and of the lockless slow paths.
+const GAIN: &str = "difference";
+
 /// The row that the constant was fitted to.
 const FITTED: usize = 16;
+
+/// A line of the document, and the simulated rates of SLUB and SLAB.
+type Rates = (Transactions, [f64; 2]);
 
 fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
     let own_ns = machine.value("transaction_ns");
@@ -55,22 +61,77 @@ pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
 
 /// All cells; with `only`, those of so many threads.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
-    let mut cells = Vec::new();
+    let (mut cells, mut rates) = (Vec::new(), Vec::new());
     for line in documents::transactions() {
         if only.is_some_and(|threads| threads != line.threads) {
             continue;
         }
-        let row = line.threads.to_string();
-        let slub = rate(machine, SLUB, line.threads)?;
+        let (threads, row) = (line.threads, line.threads.to_string());
+        let slub = rate(machine, SLUB, threads)?;
         cells.push(baseline(&line, slub));
-        let slab = rate(machine, SLAB, line.threads)?;
+        let slab = rate(machine, SLAB, threads)?;
         cells.push(Cell::figure(&row, "SLAB transactions/s", line.slab, slab));
-        cells.push(Cell::percent(&row, "difference", line.diff_percent, gain(slub, slab)));
-        if line.threads == 160 {
+        let gained = gain(slub, slab);
+        cells.push(Cell::gain(GAIN, (&row, "difference"), line.diff_percent, gained));
+        rates.push((line, [slub, slab]));
+        if threads == 160 {
             // "~2.3% speedup", for which the document does not say how many threads there were.
-            let lockless = gain(slub, rate(machine, LOCKLESS, line.threads)?);
-            cells.push(Cell::percent(&row, "lockless slow paths", 2.3, lockless));
+            let lockless = gain(slub, rate(machine, LOCKLESS, threads)?);
+            cells.push(Cell::gain(GAIN, (&row, "lockless slow paths"), 2.3, lockless));
         }
     }
+    cells.extend(round_trips(&rates));
     Ok(cells)
+}
+
+/// The time of a transaction as its client sees it, by Little's law: threads for each transaction
+/// a second. In the document it grows by the same time with each thread from 48 on, as at one
+/// station that serves all of them in turn.
+fn round_trips(rates: &[Rates]) -> Vec<Cell> {
+    let documented = |line: &Transactions| [line.slub, line.slab];
+    let line = |of: &dyn Fn(&Rates) -> f64| {
+        let from_48 = rates.iter().filter(|(line, _)| line.threads >= 48);
+        let points = from_48.map(|it| (it.0.threads as f64, it.0.threads as f64 * 1e6 / of(it)));
+        straight_line(&points.collect::<Vec<_>>())
+    };
+    let mut cells = Vec::new();
+    for (index, policy) in ["SLUB", "SLAB"].into_iter().enumerate() {
+        let document = line(&|(it, _)| documented(it)[index]);
+        let simulated = line(&|(_, rates)| rates[index]);
+        let (Some(document), Some(simulated)) = (document, simulated) else { continue };
+        let row = format!("R(N) from 48 threads on, {policy}");
+        let slope = (0.0, simulated.1);
+        cells.push(Cell::effect("R(N)", (&row, "us for each thread"), document.1, slope));
+        cells.push(Cell::figure(&row, "us without threads", document.0, simulated.0));
+    }
+    cells
+}
+
+/// The line through points by least squares: its value at 0, and its slope. Nothing where there
+/// are fewer than two points.
+fn straight_line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|it| it.0), mean(|it| it.1));
+    let along: f64 = points.iter().map(|it| (it.0 - x) * (it.1 - y)).sum();
+    let across: f64 = points.iter().map(|it| (it.0 - x).powi(2)).sum();
+    (points.len() > 1).then(|| (y - along / across * x, along / across))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_takes_2_us_more_for_each_thread_of_the_document() {
+        let table = documents::transactions();
+        let rates: Vec<_> = table.into_iter().map(|line| (line, [1e5, 1e5])).collect();
+        let cells = round_trips(&rates);
+        let figures: Vec<String> =
+            cells.iter().map(|cell| format!("{:.2}", cell.document)).collect();
+        assert_eq!(figures, ["2.12", "205.20", "1.55", "235.42"]);
+        assert!((cells[0].predicted - 10.0).abs() < 1e-9 && cells[1].predicted.abs() < 1e-9);
+        assert_eq!(cells[0].scored.as_ref().map(|it| it.no_effect_points), Some(-100.0));
+        assert!(round_trips(&[]).is_empty());
+    }
 }

@@ -2,6 +2,7 @@
 
 use quarry_cache::lru::LruCounters;
 use quarry_cache::page_cache::{Event, EventCounts};
+use quarry_sys::lock::LockStats;
 use quarry_sys::locks::AnyLock;
 use std::ptr::NonNull;
 
@@ -211,7 +212,8 @@ pub struct Counters {
     pub taken_back: u64,
     /// Critical sections spent on freeing pages, of the per-CPU lists or of the zone.
     pub page_sections: u64,
-    /// Times a lock of the slab allocator was taken.
+    /// Times a lock of the slab allocator was taken: of a node's or CPU's slabs, of one slab, of a
+    /// barn, or one under which CPUs hand objects over (alien arrays, remote lists).
     pub slab_lock: u64,
     /// Times it was found held.
     pub slab_contended: u64,
@@ -266,6 +268,13 @@ impl Counters {
             self.lru_contended += stats.contentions;
             self.lru_wait_ns += stats.wait_ns;
         }
+    }
+
+    /// Adds what a lock of the slab allocator has counted.
+    pub(crate) fn add_slab_lock(&mut self, lock: LockStats) {
+        self.slab_lock += lock.acquisitions;
+        self.slab_contended += lock.contentions;
+        self.slab_wait_ns += lock.wait_ns;
     }
 
     /// Adds what LRU lists have counted.

@@ -92,6 +92,10 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     }
 }
 
+/// Locks by which CPUs hand objects of others over, which no cache counts among those of its slabs:
+/// of SLAB's alien arrays, and of SLQB's remote lists and the lists on their way there.
+const HAND_OVER_LOCKS: [&str; 3] = ["slab->alien", "slqb->remote_free", "slqb->rlist"];
+
 /// A slab policy on the slots of this machine.
 pub(crate) struct LabConfig<S>(PhantomData<S>);
 
@@ -103,6 +107,10 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type Watch = AllInstruments;
 }
 
+/// A value that begins with a page, so that the same fields of it share lines in every process.
+#[repr(align(4096))]
+struct OnPages<T>(T);
+
 /// A stack as a kernel's memory.
 pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
@@ -113,7 +121,8 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
     fn build(options: &CachingOptions, lru: Option<LruOptions<lru::Chosen>>) -> Result<Self> {
-        let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
+        let OnPages(stack): &'static OnPages<Stack<LabConfig<S>>> =
+            Box::leak(Box::new(OnPages(Stack::new())));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
         if let Err(error) = stack.init_with(&Linux, &options.stack, &options.cache) {
@@ -282,11 +291,14 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             counters.add_lru(cache.lru_counters());
             counters.add_events(cache.events());
         }
+        self.stack.upkeep().visit_locks(&mut |name, lock| {
+            if HAND_OVER_LOCKS.contains(&name) {
+                counters.add_slab_lock(lock.stats().unwrap_or_default());
+            }
+        });
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
-                counters.slab_lock += lock.acquisitions;
-                counters.slab_contended += lock.contentions;
-                counters.slab_wait_ns += lock.wait_ns;
+                counters.add_slab_lock(lock);
             }
             counters.lock_bits += stats.slab_lock.acquisitions;
             counters.slabs += stats.slabs_allocated;

@@ -72,9 +72,15 @@ struct FrameArray {
 /// Number of the line of frame 0, where each frame has a line of its own: above those of memory.
 const FRAME_LINES: usize = 1 << 58;
 
+/// Number of the line of address 0, where each address has a line of its own.
+const STATIC_LINES: usize = 1 << 59;
+
 /// The table.
 #[derive(Default)]
 pub(crate) struct Lines {
+    /// The program's own memory: a linker puts its variables beside each other as it likes, so each
+    /// has a line of its own, and another build of the program has the same lines.
+    image: Range<usize>,
     frame_arrays: Vec<FrameArray>,
     numbers: ByAddress<usize>,
     pages: Vec<[Line; LINES]>,
@@ -87,6 +93,11 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn new() -> Self {
         Self { last: (usize::MAX, 0), ..Self::default() }
+    }
+
+    /// From now on every address of the program's own memory is a line.
+    pub(crate) fn know_image(&mut self, image: Range<usize>) {
+        self.image = image;
     }
 
     /// From now on the entries of an array lie in the lines of the frames that they describe.
@@ -105,6 +116,9 @@ impl Lines {
     /// The first line of some bytes, and how many there are. O(arrays of frames).
     pub(crate) fn of(&self, address: usize, bytes: usize) -> (usize, usize) {
         let found = self.frame_arrays.iter().find(|it| it.addresses.contains(&address));
+        if self.image.contains(&address) {
+            return (STATIC_LINES + address, 1);
+        }
         let Some(array) = found else {
             let first = address / LINE;
             return (first, (address + bytes.max(1)).div_ceil(LINE) - first);
@@ -300,6 +314,16 @@ mod tests {
         assert_eq!(lines.of(0x1000_0002, 2).0, frame_0.0 + 1);
         assert_eq!(lines.of(0x1000_0000 - 12, 8), (frame_0.0 + 1, 2), "frames 1 and 2 at once");
         assert_eq!(lines.of(0x1000_0010, 2).0, 0x1000_0010 / LINE, "after the array");
+    }
+
+    #[test]
+    fn variables_of_the_program_share_no_line() {
+        let mut lines = Lines::new();
+        assert_eq!(lines.of(0x1000, 8), lines.of(0x1008, 8), "memory as it lies");
+        lines.know_image(0x1000..0x2000);
+        assert_ne!(lines.of(0x1000, 8).0, lines.of(0x1008, 8).0);
+        assert_eq!(lines.of(0x1000, 8).1, 1);
+        assert_eq!(lines.of(0x2000, 8).0, 0x2000 / LINE, "after the program");
     }
 
     #[test]

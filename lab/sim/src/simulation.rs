@@ -13,6 +13,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::primitive::run_on;
 use std::cmp::Reverse;
 use std::fmt;
+use std::ops::Range;
 
 /// Bytes of a task's stack. The system gives memory for what is used; the deepest path of Quarry
 /// uses a few KiB.
@@ -50,6 +51,16 @@ pub struct Simulation<'env> {
     works: Vec<(TaskId, Work<'env>)>,
 }
 
+/// The program's own memory, from its first byte to its last variable.
+fn image() -> Range<usize> {
+    // SAFETY: the linker defines both symbols; only their addresses are taken, nothing is read.
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static _end: u8;
+    }
+    (&raw const __executable_start).addr()..(&raw const _end).addr()
+}
+
 impl<'env> Simulation<'env> {
     /// A machine without tasks.
     ///
@@ -59,7 +70,9 @@ impl<'env> Simulation<'env> {
     pub fn new(topology: Topology, costs: Costs, seed: u64) -> Self {
         topology.validate().expect("a possible topology");
         costs.validate().expect("possible costs");
-        Self { state: State::new(topology, costs), seed, works: Vec::new() }
+        let mut state = State::new(topology, costs);
+        state.lines.know_image(image());
+        Self { state, seed, works: Vec::new() }
     }
 
     /// Adds a task, which begins at time 0. `Same` and `Next` go by CPU 0.

@@ -66,6 +66,8 @@ pub(crate) struct Task {
     pub(crate) keeps_cpu: u32,
     /// Sequences that it is in.
     pub(crate) sequences: u32,
+    /// Looks that it is taking at no cost.
+    pub(crate) watches: u32,
     /// The run ends without it.
     pub(crate) is_daemon: bool,
     /// Its last wait was ended by a wake-up, and not by its time.
@@ -167,6 +169,7 @@ impl State {
             wait: 0,
             keeps_cpu: 0,
             sequences: 0,
+            watches: 0,
             is_daemon,
             was_woken: false,
         });

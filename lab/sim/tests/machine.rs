@@ -228,3 +228,24 @@ fn arrays_of_frames_are_told_to_the_machine() {
     let costs = Costs { frames_have_lines: true, ..costs };
     assert_eq!(ten_lines_ns(costs, one_frame), 100);
 }
+
+/// Locks and lines cost nothing inside `watch`, so that a look changes nothing that it sees.
+#[test]
+fn a_watching_task_pays_nothing() {
+    let lock = CountedLock::new(0);
+    let mut simulation = Simulation::new(Topology::new(1, 2), Costs::default(), 1);
+    let lock = &lock;
+    simulation.spawn(Placement::Cpu(0), move || {
+        let begin_ns = task::now_ns();
+        task::watch(|| {
+            *lock.lock() += 1;
+            task::lines(64, 4_096, Access::Write);
+            task::order();
+        });
+        assert_eq!(task::now_ns(), begin_ns);
+        *lock.lock() += 1;
+        assert!(task::now_ns() > begin_ns, "the same costs something outside of it");
+    });
+    let outcome = simulation.run().expect("it ends");
+    assert_eq!(outcome.locks["other"].acquisitions, 2);
+}

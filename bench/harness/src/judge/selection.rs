@@ -122,7 +122,7 @@ impl<'a> Selection<'a> {
             && column.variant.copy_of.as_ref() == Some(&baseline.variant.name)
     }
 
-    /// Returns the variants without A/A copies, as the classic tables have them.
+    /// Returns the variants without A/A copies, which are no rivals.
     pub fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.variant.copy_of.is_none())
     }

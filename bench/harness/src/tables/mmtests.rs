@@ -85,7 +85,8 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
         for &row in &selection.rows {
             let value = |samples| Sorted::new(samples).map_or(f64::NAN, |x| compute(&x));
             let values: Vec<f64> = selection
-                .originals()
+                .columns
+                .iter()
                 .map(|column| value(selection.single_values(column, row, selection.metric)))
                 .collect();
             let cells = values.iter().map(|value| cell(*value, values[0], difference)).collect();
@@ -94,7 +95,7 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     }
     Table {
         statistics,
-        kernels: selection.originals().map(|column| column.label.clone()).collect(),
+        kernels: selection.columns.iter().map(|column| column.label.clone()).collect(),
         decimals: selection.metric.decimals.into(),
         lines,
     }

@@ -62,7 +62,7 @@ pub struct CompareArgs {
 /// How tables look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Style {
-    /// As mmtests printed them in 2017: positive percentages are better. A/A copies are left out.
+    /// As mmtests printed them in 2017: positive percentages are better.
     Mmtests,
     /// As in document 002: a row per number of tasks, medians, and the difference in percent.
     TcpRr,
@@ -162,4 +162,23 @@ pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     };
     let names = run.meta.metrics.iter().map(|metric| metric.name.as_str());
     Table::of(std::iter::once(what).chain(names), run.meta.variants.iter().map(medians))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::examples;
+
+    /// The copy differs by noise alone, which a reader of percentages needs to see.
+    #[test]
+    fn every_style_has_the_copy_of_the_baseline() {
+        let (base, new): (&[Option<f64>], &[Option<f64>]) = (&[Some(5.0)], &[Some(4.0)]);
+        let run = examples::run("base", &[("base", base), ("new", new), ("base A/A", base)]);
+        let selection = Selection::of(&run);
+        for text in
+            [mmtests(&selection), tcp_rr::table(&selection), will_it_scale::table(&selection)]
+        {
+            assert!(text.contains("base A/A") && text.contains("new"), "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::table::Table;
 
 /// Returns the table: one per workload where there are several.
 pub(super) fn table(selection: &Selection<'_>) -> String {
-    let columns: Vec<&Column<'_>> = selection.originals().collect();
+    let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let mut head = vec!["threads".to_owned(), columns[0].label.clone()];
     for column in &columns[1..] {
         head.extend([column.label.clone(), "diff".to_owned()]);

@@ -8,7 +8,7 @@ use crate::table::Table;
 
 /// Returns a list that numbers the variants, and then the blocks.
 pub(super) fn table(selection: &Selection<'_>) -> String {
-    let columns: Vec<&Column<'_>> = selection.originals().collect();
+    let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let numbers = (1..).zip(&columns);
     let kernels = numbers.map(|(number, it)| vec![it.label.clone(), format!("{number}")]);
     let mut blocks = vec![Table::of(["kernel", "kern #"], kernels).plain()];

@@ -338,6 +338,13 @@ fn the_metadata_of_a_policy_stands_beside_its_rate() {
     let bits = |variant| per_operation(&samples, variant, "lock_bits");
     assert!(bits("slub-3.0") > 1.0, "the slow paths of 3.0 lock a slab");
     assert_eq!(bits("slub-3.1"), 0.0, "those of 3.1 do not");
+    let locks = |variant| per_operation(&samples, variant, "slab_lock");
+    let alien = locks("slab");
+    assert!(
+        alien > 1.0,
+        "a free of another node's object takes the lock of an alien array: {alien}"
+    );
+    assert!(locks("slqb") > 0.0, "remote lists have locks");
 }
 
 #[test]

@@ -4,13 +4,15 @@
 //! | built with | a task is | file |
 //! |---|---|---|
 //! | nothing | a thread | `threads` |
-//! | `--cfg quarry_sim` | a task of the machine that `run_on` was given | `tasks` |
+//! | `--cfg quarry_sim` | a task of the machine that `run_on` was given | `tasks`, `word` |
 //!
 //! Time is that of `quarry_sys`, which a simulated machine keeps itself.
 
 #[cfg_attr(not(quarry_sim), path = "threads.rs")]
 #[cfg_attr(quarry_sim, path = "tasks.rs")]
 mod backend;
+#[cfg(quarry_sim)]
+mod word;
 
 #[cfg(quarry_sim)]
 pub use backend::{Host, run_on};

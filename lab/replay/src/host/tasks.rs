@@ -1,7 +1,8 @@
 //! Tasks of a simulated machine, which the binary brings along, and locks of their own: a task that
 //! waited for a lock of the system would stop the machine, because all tasks share one thread.
 
-use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst, futex};
+use super::word::{Word, new_machine};
+use quarry_sys::primitive::{Ordering::SeqCst, futex};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,6 +47,7 @@ std::thread_local! {
 /// Where there is one already.
 pub fn run_on<R>(host: &'static dyn Host, body: impl FnOnce() -> R) -> R {
     assert!(HOST.replace(Some(host)).is_none(), "one machine at a time");
+    new_machine();
     let result = body();
     HOST.set(None);
     result
@@ -66,7 +68,7 @@ pub(crate) struct Scope<'scope, 'env: 'scope> {
 #[derive(Default)]
 struct Countdown {
     tasks: Cell<u32>,
-    ended: AtomicU32,
+    ended: Word,
 }
 
 impl Countdown {
@@ -141,7 +143,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
 
 /// A lock whose waiters sleep.
 pub(crate) struct Mutex<T> {
-    held: AtomicU32,
+    held: Word,
     value: UnsafeCell<T>,
 }
 
@@ -149,14 +151,14 @@ pub(crate) struct Mutex<T> {
 // thread of the system.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// States of the word, as in `quarry_sys::lock`.
+/// States of the word, as in `quarry_sys::lock`; a new word is free.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self { held: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    pub(crate) fn new(value: T) -> Self {
+        Self { held: Word::default(), value: UnsafeCell::new(value) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -217,7 +219,7 @@ impl<T> Drop for MutexGuard<'_, T> {
 /// Something that tasks wait for under a [`Mutex`].
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    times: AtomicU32,
+    times: Word,
 }
 
 impl Condvar {
@@ -274,14 +276,10 @@ impl Barrier {
 /// the one that releases it hands it on, to all readers that stand together.
 #[derive(Default)]
 pub(crate) struct RwLock {
+    /// Its value says nothing: what tasks do to it costs what it costs in a kernel.
     word: Word,
     inside: RefCell<Inside>,
 }
-
-/// The lock's word, on a line of its own; its value says nothing.
-#[derive(Default)]
-#[repr(align(64))]
-struct Word(AtomicU32);
 
 #[derive(Default)]
 struct Inside {
@@ -292,7 +290,7 @@ struct Inside {
 
 struct Waiter {
     writes: bool,
-    granted: AtomicU32,
+    granted: Word,
 }
 
 // SAFETY: all tasks of a machine share one thread of the system, and no event lies between a look
@@ -313,11 +311,11 @@ impl RwLock {
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
             // `down_read_trylock` of a fault loads the count before it exchanges it.
-            self.word.0.load(SeqCst);
+            self.word.load(SeqCst);
         }
-        self.word.0.fetch_add(1, SeqCst);
+        self.word.fetch_add(1, SeqCst);
         if !self.inside.borrow_mut().admit(writes) {
-            let waiter = Rc::new(Waiter { writes, granted: AtomicU32::new(0) });
+            let waiter = Rc::new(Waiter { writes, granted: Word::default() });
             self.inside.borrow_mut().queue.push_back(waiter.clone());
             while waiter.granted.load(SeqCst) == 0 {
                 futex::wait(&waiter.granted, 0);
@@ -327,7 +325,7 @@ impl RwLock {
     }
 
     fn leave(&self, writes: bool) {
-        self.word.0.fetch_add(1, SeqCst);
+        self.word.fetch_add(1, SeqCst);
         let next = self.inside.borrow_mut().release(writes);
         for waiter in next {
             waiter.granted.store(1, SeqCst);

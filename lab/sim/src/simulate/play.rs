@@ -67,7 +67,13 @@ struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
     start: Cell<(u64, BTreeMap<String, LockStats>)>,
     /// Calls between two looks at the memory.
     look_every: u64,
+    /// Locks that these looks have taken since then, by their names.
+    watched: Cell<BTreeMap<String, u64>>,
 }
+
+/// A value that begins with a page, so that the same fields of it share lines in every process.
+#[repr(align(4096))]
+struct OnPages<T>(T);
 
 struct OnHeap<'a> {
     question: &'a Question,
@@ -112,7 +118,8 @@ impl SlabVisitor<VirtualSlots> for OnHeap<'_> {
     type Output = Result<Answer>;
 
     fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> Self::Output {
-        let stack: &'static Stack<Config<S>> = Box::leak(Box::new(Stack::new()));
+        let OnPages(stack): &'static OnPages<Stack<Config<S>>> =
+            Box::leak(Box::new(OnPages(Stack::new())));
         stack.percpu().choice().declare(self.question.topology.cpus(), task::cpu);
         if let Err(error) = stack.init(&Linux, &self.options) {
             bail!("the heap cannot be built: {error:?}");
@@ -125,6 +132,7 @@ impl SlabVisitor<VirtualSlots> for OnHeap<'_> {
             peak: Cell::new((0, 0)),
             start: Cell::default(),
             look_every: (self.program.calls() / LOOKS).max(1) as u64 * self.copies as u64,
+            watched: Cell::default(),
         };
         let blocks = || (0..self.program.blocks).map(|_| Cell::default()).collect::<Vec<_>>();
         let blocks: Vec<_> = (0..self.copies).map(|_| blocks()).collect();
@@ -166,13 +174,16 @@ impl OnHeap<'_> {
         cpus: u32,
     ) -> Answer {
         let (before_ns, before) = scene.start.take();
-        let after = scene.locks();
+        let (after, watched) = (scene.locks(), scene.watched.take());
         let time_ns = (outcome.time_ns - before_ns).max(1);
         let cpu_ns = (time_ns * u64::from(cpus)) as f64;
         let calls = scene.calls.get() / 2;
         let grown = |(name, now): (&String, &LockStats)| {
             let then = before.get(name).copied().unwrap_or_default();
-            (name.clone(), now.wait_ns - then.wait_ns, now.acquisitions - then.acquisitions)
+            // The looks at the memory take locks, too: as many on each machine.
+            let by_looks = watched.get(name).copied().unwrap_or_default();
+            let taken = now.acquisitions - then.acquisitions - by_looks;
+            (name.clone(), now.wait_ns - then.wait_ns, taken)
         };
         let locks: Vec<_> = after.iter().map(grown).collect();
         let waiting = locks.iter().map(|(_, wait_ns, _)| *wait_ns).sum::<u64>() as f64 / cpu_ns;
@@ -215,7 +226,8 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         self.free_left(thread);
         barrier.wait();
         if thread.is_first {
-            self.start.set((task::now_ns(), self.locks()));
+            self.watched.take();
+            self.start.set((task::now_ns(), task::watch(|| self.locks())));
         }
         let took_ns = self.play(thread);
         self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
@@ -318,7 +330,14 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
 
     /// Notes how much memory the heap has, at no cost to the tasks.
     fn look(&self) {
-        let held = unseen(|| self.stack.stats()).memory;
+        let (before, held, after) =
+            task::watch(|| (self.locks(), self.stack.stats().memory, self.locks()));
+        let mut watched = self.watched.take();
+        for (name, now) in after {
+            let then = before.get(&name).copied().unwrap_or_default();
+            *watched.entry(name).or_default() += now.acquisitions - then.acquisitions;
+        }
+        self.watched.set(watched);
         let parked = held.parked + held.page_lists;
         let all = held.objects
             + parked

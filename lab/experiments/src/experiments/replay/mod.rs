@@ -11,6 +11,7 @@ mod slabinfo;
 mod spec;
 mod spread;
 mod tables;
+mod warm;
 
 use super::plan::{Entry, Lab, Staged};
 use anyhow::{Result, bail};

@@ -3,7 +3,7 @@
 
 use super::documents::{Figure, beside};
 use super::spec::Spec;
-use super::{profile, slabinfo, spread};
+use super::{profile, slabinfo, spread, warm};
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Metric, Run};
@@ -47,6 +47,9 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     )?;
     if !spec.document.later.is_empty() {
         writeln!(out, "{}", line(&spec.document.later))?;
+    }
+    if let Some(note) = warm::note(run) {
+        writeln!(out, "{note}")?;
     }
     if spec.spread {
         writeln!(out, "\n{}", spread::table(&selection, spec)?)?;
