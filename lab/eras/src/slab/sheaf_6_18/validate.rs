@@ -1,4 +1,4 @@
-//! The invariants of one cache.
+//! Checks of the invariants of one cache.
 
 use super::cache::View;
 use super::sheaf::Sheaf;

@@ -8,7 +8,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Slabs of one list, or of all.
+/// Counts of the slabs of one list, or of all lists.
 #[derive(Clone, Copy, Default)]
 struct Census {
     slabs: u64,
@@ -18,8 +18,8 @@ struct Census {
 }
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Checks every slab, list and count of the cache. O(lists * frames). No other thread is at
-    /// work.
+    /// Checks every slab, list and count of the cache. O(lists * frames). No other thread uses the
+    /// cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let (mut slabs, mut parked, mut inuse) = (0, 0, 0);
         for id in self.tables.used_lists() {
@@ -38,7 +38,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         cache.that(parked <= inuse, "objects on lists <= objects in use")
     }
 
-    /// Looks at the slabs of one list, or at all.
+    /// Counts the slabs of one list, or of all lists, and checks each.
     fn census(&self, of: Option<ListId>) -> Result<Census, Broken> {
         let mut census = Census::default();
         for slab in self.context.slabs_of(self.cache) {
@@ -55,7 +55,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         Ok(census)
     }
 
-    /// Returns the number of free objects of a slab.
+    /// Checks a slab; returns the number of its free objects.
     fn validate_slab(&self, slab: Pfn) -> Result<u64, Broken> {
         let state = self.word(slab).state();
         let check = Check::of("slqb slab").at(slab.0);
@@ -71,7 +71,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let is_full = u64::from(state.inuse) == all;
         check.that(state.head.is_none() == is_full, "head = none <=> inuse = objects")?;
         let last = self.free_objects(slab).last();
-        // SAFETY: on the slab's free list, and no other thread is at work.
+        // SAFETY: on the slab's free list, and no other thread uses the cache.
         let ends = last.is_none_or(|(_, object)| unsafe { chain::next(object) }.is_none());
         check.that(ends, "the link of the last free object = 0")?;
         Ok(free)
@@ -97,8 +97,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.equal(list.nr_partial(), walked, "nr_partial = slabs on the partial list")
     }
 
-    /// Checks what others have brought to a list, and what its CPU gathers for another; returns
-    /// the number of both.
+    /// Checks the chain that others have brought to a list, and the chain that its CPU gathers for
+    /// another list. Returns the number of objects on both.
     fn validate_chains(&self, id: ListId) -> Result<u64, Broken> {
         let (list, check) = (self.list(id), Check::of("slqb list").at(id.0));
         let (mut parked, mut done) = (0, Ok(()));

@@ -1,4 +1,4 @@
-//! Freeing of objects of other slabs than the CPU's own, and of slabs that a CPU lets go of.
+//! Freeing objects of slabs other than the CPU's own, and slabs that a CPU lets go.
 
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
@@ -39,7 +39,7 @@ where
         }
     }
 
-    /// Gives a list of objects of any slabs back: what a CPU's list held.
+    /// Gives a CPU's list back; its objects may be of several slabs.
     pub(super) fn free_mixed(&self, list: Freelist) {
         let mut chain: Option<(Pfn, Object, Object, u32)> = None;
         for object in self.walk(list) {
@@ -62,8 +62,8 @@ where
         }
     }
 
-    /// Gives objects back: those of the CPU's slab to its list, the others slab by slab, each
-    /// slab's in one step.
+    /// Gives objects back: objects of the CPU's slab to its list, the others to their slabs, in one
+    /// step for each slab.
     ///
     /// # Safety
     /// Same as for [`SlabPolicy::free_bulk`](quarry_mm::slab::SlabPolicy::free_bulk).
@@ -110,20 +110,20 @@ where
         }
     }
 
-    /// Counts objects that were freed past the CPU's list.
+    /// Counts objects that were freed without the CPU's list.
     pub(super) fn count_free_slow(&self, objects: u32) {
         let slot = self.context.percpu.current();
         count(&self.cpu(slot).free_slow, u64::from(objects));
     }
 
-    /// Hands frozen slabs of ours to their nodes.
+    /// Gives frozen slabs of the caller to their nodes.
     fn unfreeze(&self, chain: SlabChain) {
         let mut misses = 0;
         E::Word::unfreeze_chain(self, chain, &mut misses);
         self.count_misses(misses);
     }
 
-    /// Takes everything from slots and returns what is empty.
+    /// Takes everything out of the slots, and gives empty slabs back.
     pub(super) fn shrink(&self) {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, nr| {
             self.free_mixed(Freelist { head, count: nr as u32 });
