@@ -6,10 +6,9 @@ use crate::real_programs::RealProgram;
 use anyhow::{Result, bail};
 use quarry_compare::{Interrupt, Launcher};
 
-/// Programs that can be run, and why others cannot.
 #[derive(Default)]
 pub(crate) struct Cast {
-    /// Ready to be run.
+    /// Programs that can be run.
     pub(crate) ready: Vec<ReadyProgram>,
     /// Programs that fail before any comparison.
     pub(crate) broken: Vec<String>,
@@ -17,7 +16,7 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// Makes real programs ready, for as long as there is no interruption.
+    /// Makes real programs ready, until an interruption.
     pub(crate) fn add_real(
         &mut self,
         wanted: &[&RealProgram],
@@ -36,8 +35,8 @@ impl Cast {
         }
     }
 
-    /// Adds a program, or why it is absent (the outer error) or broken (the inner one). Returns
-    /// whether there may be more: not after an interruption.
+    /// Adds a program, or the reason why it is absent (outer error) or broken (inner error).
+    /// Returns false after an interruption.
     pub(crate) fn add(
         &mut self,
         made: Result<Result<ReadyProgram>, String>,
@@ -52,10 +51,10 @@ impl Cast {
         true
     }
 
-    /// Names what is absent.
+    /// Prints the absent programs.
     ///
     /// # Errors
-    /// If the run has been interrupted, or there is no workload, the `rest` further ones included.
+    /// If the run was interrupted, or there is no workload, not even among `rest` further ones.
     pub(crate) fn announce(
         &self,
         lab: &mut Lab<'_>,

@@ -1,4 +1,4 @@
-//! `growth`: what it costs a heap to grow to a size, with populating and huge pages on and off.
+//! `growth`: the cost for a heap to grow to a size, with populating and huge pages on and off.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -96,7 +96,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Quarry first, with each of the settings, then the others.
+/// Quarry, then Quarry with each setting, then the other allocators.
 fn with_settings(found: Vec<Contender>) -> Vec<Contender> {
     let (quarry, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|contender| contender.name() == QUARRY);
