@@ -1,4 +1,4 @@
-//! `quarry record`: what a program asks of malloc, call by call.
+//! `quarry record`: a program's calls of malloc, one by one.
 
 use anyhow::{Context, bail};
 use quarry_cli::exit_status::{self, of_own_failure};
@@ -49,7 +49,7 @@ fn bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("accepted: {least} or more bytes, such as 64M or 1G"))
 }
 
-/// Runs the program and says what was recorded; returns the exit status.
+/// Runs the program and reports the recording. Returns the exit status.
 pub(crate) fn run(args: &RecordArgs) -> i32 {
     match record(args) {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
@@ -75,8 +75,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     if args.children {
         command.env("QUARRY_TRACE_CHILDREN", "1");
     }
-    // Keys that interrupt reach the program too, which decides what they mean; here they are
-    // noted and nothing else. A handler, other than "ignore", ends with exec.
+    // Keys that interrupt also reach the program, which decides what they mean; this process only
+    // notes them. Unlike "ignore", a handler does not survive exec.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;
@@ -94,8 +94,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     Ok(status)
 }
 
-/// Removes an earlier trace, and nothing else. Returns the absolute path: the program may begin in
-/// another folder.
+/// Removes an earlier trace, and no other file. Returns the absolute path, because the program may
+/// start in another folder.
 fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     let trace = std::path::absolute(output)?;
     match fs::symlink_metadata(&trace) {
@@ -122,7 +122,7 @@ fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     Ok(trace)
 }
 
-/// The trace and those of children beside it, as far as they are there.
+/// The present traces of the program and its children.
 fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = trace.parent().unwrap_or(Path::new("/"));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -142,7 +142,7 @@ fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Cuts off what a trace did not need, and says what is in it.
+/// Cuts a trace to its used length, and prints its summary.
 fn finish(path: &Path) -> anyhow::Result<()> {
     let trace = Trace::read(path)?;
     let file = OpenOptions::new().write(true).open(path)?;
