@@ -33,7 +33,6 @@ const SHARED: &str = "common";
 pub(crate) struct Script {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The program's work (`what`).
     pub(crate) what: String,
     /// Most pairs of samples (`rounds`), for programs that take long.
     pub(crate) rounds: Option<u32>,

@@ -91,12 +91,10 @@ impl PredictArgs {
     }
 }
 
-/// A figure with a sensible number of decimals.
 fn figure(value: f64) -> String {
     if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// The mark of a fitted figure, or of one that its author has withdrawn.
 fn mark(cell: &Cell) -> &str {
     if cell.calibrated { "fitted" } else { &cell.note }
 }

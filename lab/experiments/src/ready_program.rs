@@ -9,21 +9,17 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// How tables name a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Its work.
     pub(crate) what: String,
 }
 
-/// How a run proves that its work was done and right.
 pub(crate) enum Check {
     /// The program prints the same as in the first run on glibc, and its last line contains these
     /// words.
     Output(String),
-    /// The program is a server whose clients compare every reply.
     Clients(Server),
 }
 
@@ -31,7 +27,6 @@ pub(crate) struct Server {
     /// Its socket, which is removed before each run: a killed server leaves it, and some servers
     /// then refuse to start.
     pub(crate) socket: PathBuf,
-    /// Runs its clients until they have every reply.
     pub(crate) clients: Box<Clients>,
 }
 
@@ -46,7 +41,6 @@ pub(crate) struct ReadyProgram {
     program: Program,
     check: Check,
     reference: Vec<u8>,
-    /// The folder of its files.
     _folder: TempDir,
 }
 
@@ -113,7 +107,6 @@ impl ReadyProgram {
 }
 
 impl Check {
-    /// Compares the output with the reference. Servers' replies have been compared already.
     fn holds(&self, printed: &[u8], reference: &[u8]) -> Result<(), String> {
         let Self::Output(expected) = self else { return Ok(()) };
         let text = String::from_utf8_lossy(printed);
@@ -140,7 +133,6 @@ fn with_clients<T>(check: &Check, run: impl FnOnce(Option<&Clients>) -> T) -> T 
     }
 }
 
-/// The samples of programs: each workload is a program, each variant a contender.
 pub(crate) struct ReadyPrograms {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) programs: Rc<Vec<ReadyProgram>>,

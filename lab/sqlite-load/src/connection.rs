@@ -8,7 +8,6 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::slice;
 
-/// An error that SQLite returned.
 #[derive(Debug)]
 pub(crate) struct SqlError {
     pub(crate) code: i32,
@@ -16,7 +15,6 @@ pub(crate) struct SqlError {
 }
 
 impl SqlError {
-    /// Returns whether SQLite had no memory.
     pub(crate) fn is_no_memory(&self) -> bool {
         // A file's method reports SQLITE_IOERR_NOMEM.
         self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
@@ -73,7 +71,6 @@ impl Connection {
         if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.error(code)) }
     }
 
-    /// Prepares the first statement of `sql`.
     pub(crate) fn prepare(&self, sql: &str) -> Result<Statement<'_>, SqlError> {
         Ok(self.prepare_first(sql)?.0)
     }
@@ -148,7 +145,6 @@ impl Statement<'_> {
         self.handle.is_null()
     }
 
-    /// Sets parameter `index`, counted from 1, to a number.
     pub(crate) fn bind(&self, index: i32, value: i64) {
         // SAFETY: the statement is prepared.
         unsafe { (self.connection.api.bind_int64)(self.handle, index, value) };
@@ -196,13 +192,11 @@ impl Statement<'_> {
         unsafe { (self.connection.api.column_type)(self.handle, column) }
     }
 
-    /// A column of the row as a number.
     pub(crate) fn integer(&self, column: i32) -> i64 {
         // SAFETY: the statement stands on a row.
         unsafe { (self.connection.api.column_int64)(self.handle, column) }
     }
 
-    /// A column of the row as bytes.
     pub(crate) fn blob(&self, column: i32) -> &[u8] {
         // SAFETY: the statement stands on a row. The bytes live until the next step, which borrows
         // the statement exclusively.
@@ -216,7 +210,6 @@ impl Statement<'_> {
         }
     }
 
-    /// A column of the row as text.
     pub(crate) fn text(&self, column: i32) -> String {
         // SAFETY: same as in `blob`.
         unsafe {

@@ -41,7 +41,6 @@ struct Below {
 
 static BELOW: OnceLock<Below> = OnceLock::new();
 
-/// Pages that were read from files.
 pub(crate) fn page_reads() -> u64 {
     PAGE_READS.load(Relaxed)
 }

@@ -67,7 +67,6 @@ pub(crate) struct Figures {
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
 
-/// The methods below the faults.
 struct Below {
     heap: ffi::sqlite3_mem_methods,
     pages: ffi::sqlite3_pcache_methods2,

@@ -86,7 +86,6 @@ pub(crate) struct Figures {
     verified: u64,
 }
 
-/// The results of a thread.
 struct Share {
     times: Histogram,
     start: Instant,
@@ -95,7 +94,6 @@ struct Share {
     verified: u64,
 }
 
-/// A connection, and the number of rows of its database.
 struct Opened {
     connection: Connection,
     rows: i64,
@@ -207,7 +205,6 @@ impl Lookups {
     }
 }
 
-/// Looks up in the databases of one thread.
 struct Asker<'c> {
     load: &'c Lookups,
     databases: &'c [usize],

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// Resident bytes now, and their peak.
 #[derive(Clone, Copy)]
 pub(crate) struct Resident {
     pub(crate) now: u64,

@@ -42,7 +42,6 @@ impl Script {
     }
 }
 
-/// Prints the answer of each statement of `text`.
 pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -> Result<()> {
     let mut rest = text;
     while !rest.trim_start().is_empty() {

@@ -42,7 +42,6 @@ pub(crate) struct Stress {
     seed: u64,
 }
 
-/// Rows of a transaction.
 const ROWS: u64 = 40;
 /// The databases; all threads write to each.
 const DATABASES: [(&str, &str); 2] = [("journal.db", "DELETE"), ("wal.db", "WAL")];

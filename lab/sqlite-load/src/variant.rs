@@ -8,7 +8,6 @@ use libsqlite3_sys as ffi;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Bytes of a page of the databases.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The page cache.
@@ -107,7 +106,6 @@ fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The methods of a page cache.
 #[derive(Clone, Copy)]
 pub(crate) struct Methods(pub(crate) ffi::sqlite3_pcache_methods2);
 

@@ -16,12 +16,10 @@ impl Random {
         mixed(self.0)
     }
 
-    /// The next number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// The next number in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

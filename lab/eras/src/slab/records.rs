@@ -24,7 +24,6 @@ const SECTION_FRAMES: usize = 16 * 1024;
 pub(super) struct Records<W> {
     words: GrowingArray<W>,
     previous: GrowingArray<AtomicU32, DOWN>,
-    /// Held while the arrays grow.
     growth: CountedLock<()>,
     /// The arrays' addresses; dropped after the arrays.
     _window: Window,

@@ -20,7 +20,6 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The shared object that writes traces.
 const TRACER: &str = "libquarry_tracer.so";
 
 /// Record what a program asks of malloc: each call, with its thread, CPU and time.
@@ -49,7 +48,6 @@ fn bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("accepted: {least} or more bytes, such as 64M or 1G"))
 }
 
-/// Runs the program and reports the recording. Returns the exit status.
 pub(crate) fn run(args: &RecordArgs) -> i32 {
     match record(args) {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
@@ -142,7 +140,6 @@ fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Cuts a trace to its used length, and prints its summary.
 fn finish(path: &Path) -> anyhow::Result<()> {
     let trace = Trace::read(path)?;
     let file = OpenOptions::new().write(true).open(path)?;

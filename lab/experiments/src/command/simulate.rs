@@ -20,7 +20,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The program that simulates the machine.
 const SIMULATOR: &str = "quarry-sim";
 
 /// Play a recorded program on a machine of many CPUs, under several slab policies.
@@ -69,7 +68,6 @@ pub(crate) struct SimulateArgs {
     svg: Option<PathBuf>,
 }
 
-/// An answer and its slab policy.
 #[derive(Serialize)]
 struct Row {
     slab: String,

@@ -56,7 +56,6 @@ pub(super) struct Load<'a> {
     pub(super) given_back: u64,
 }
 
-/// Pages that reclaim may take.
 struct Cached {
     blocks: Vec<Block>,
     /// It has had its second chance.
@@ -188,7 +187,6 @@ impl<'a> Load<'a> {
         self.hold(Who::Slab, order);
     }
 
-    /// A program of 1 to 32 MiB; each power of two is equally likely.
     fn program(&mut self) {
         let pages = (256.0 * 32f64.powf(self.random.random::<f64>())) as u32;
         let blocks: Vec<Block> =

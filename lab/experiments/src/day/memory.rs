@@ -8,10 +8,8 @@ use quarry_mm::pcp::{AllocFlags, Machine, PageAllocator, PageConfig, PageRequest
 use quarry_sys::percpu::SlotIndex;
 use serde::{Deserialize, Serialize};
 
-/// Frames of a group: 128 MiB.
 const GROUP_FRAMES: u32 = (128 << 20) / FRAME_BYTES as u32;
 
-/// What variants change in a memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {

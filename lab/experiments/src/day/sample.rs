@@ -9,7 +9,6 @@ use quarry_mm::frame::FRAME_SHIFT;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// Orders whose availability is recorded.
 pub(crate) const LOOKED_AT: [u8; 3] = [3, 4, 9];
 
 /// The figure of the share of free memory in blocks of an order and above, over the second half.

@@ -8,7 +8,6 @@ use quarry_compare::{Interrupt, Launcher};
 
 #[derive(Default)]
 pub(crate) struct Cast {
-    /// Programs that can be run.
     pub(crate) ready: Vec<ReadyProgram>,
     /// Programs that fail before any comparison.
     pub(crate) broken: Vec<String>,

@@ -126,7 +126,6 @@ impl Fragmentation {
     }
 }
 
-/// Availability over time, on the first day of each variant.
 fn picture(order: u8, run: &Run) -> Picture {
     let lines = run.meta.variants.iter().filter_map(|variant| {
         let cell = Cell { workload: DAY, tasks: 1, variant: &variant.name };

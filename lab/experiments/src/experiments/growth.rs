@@ -42,7 +42,6 @@ impl Defaults for Growth {
     const QUICK_SAMPLES: &'static str = "2";
 }
 
-/// Settings of Quarry that run beside its default.
 const SETTINGS: [(&str, &[(&str, &str)]); 3] = [
     ("quarry POPULATE=0", &[("QUARRY_POPULATE", "0")]),
     ("quarry THP=0", &[("QUARRY_THP", "0")]),
@@ -96,7 +95,6 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Quarry, then Quarry with each setting, then the other allocators.
 fn with_settings(found: Vec<Contender>) -> Vec<Contender> {
     let (quarry, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|contender| contender.name() == QUARRY);

@@ -201,7 +201,6 @@ fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     Some(figures)
 }
 
-/// Resident memory over time, in the first sample of each variant.
 fn picture(title: String, workload: &str, run: &Run) -> Picture {
     let lines = run.meta.variants.iter().filter_map(|variant| {
         let cell = Cell { workload, tasks: 1, variant: &variant.name };

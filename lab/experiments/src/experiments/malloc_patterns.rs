@@ -74,7 +74,6 @@ pub(crate) struct PatternSample {
 impl Work for PatternSample {
     const NAME: &'static str = "pattern";
 
-    /// Measures this process's allocator.
     fn measure(self) -> Result<Measurement> {
         if let Some(&cpu) = self.cpus.first() {
             affinity::pin(cpu).with_context(|| format!("cannot run on CPU {cpu}"))?;

@@ -132,7 +132,6 @@ pub(crate) fn list() -> String {
     REGISTRY.iter().map(line).collect()
 }
 
-/// The kinds of work that sample processes of this executable can do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }

@@ -26,7 +26,6 @@ pub(crate) trait Plan: Args + 'static {
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
 }
 
-/// What experiments need to become ready.
 pub(crate) struct Lab<'a> {
     pub(crate) find_library: FindLibrary<'a>,
     /// Receives the tables, and lines on what is absent.
@@ -59,10 +58,8 @@ impl Lab<'_> {
     }
 }
 
-/// Prints the tables of a run.
 type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
 
-/// An experiment that is ready, and how its run is printed.
 pub(crate) struct Staged {
     experiment: Experiment,
     print: Print,
@@ -143,7 +140,6 @@ impl Staged {
 
 pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
-/// An experiment in the registry.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) work: Option<WorkKind>,

@@ -7,7 +7,6 @@ pub(super) fn all(name: &str, run: &Run) -> Vec<Group> {
     group(name, run.meta.workloads.iter().map(|workload| workload.name.clone()).collect())
 }
 
-/// A group of workloads; empty without workloads.
 pub(super) fn group(name: &str, workloads: Vec<String>) -> Vec<Group> {
     let group = Group { name: name.to_owned(), workloads };
     if group.workloads.is_empty() { Vec::new() } else { vec![group] }

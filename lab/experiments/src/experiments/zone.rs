@@ -102,7 +102,6 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// The variant of a name, with its description; `None` if it is absent.
 fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
     if name == LLFREE {
         let Some(object) = env::var_os(LLFREE_OBJECT) else {
@@ -128,7 +127,6 @@ fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
 }
 
 impl Zone {
-    /// The variants that are present.
     fn variants(&self) -> Result<Vec<(Allocator, String)>> {
         let mut found = Vec::new();
         for (index, name) in self.common.variants.iter().enumerate() {

@@ -112,7 +112,6 @@ impl LlFree {
     }
 }
 
-/// Memory that is never freed.
 fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
     let layout = Layout::from_size_align(bytes.max(1), ALIGN)?;
     // SAFETY: the layout has a size.

@@ -54,7 +54,6 @@ impl ZoneAlone {
         Ok(Self { zones, base })
     }
 
-    /// The zones, for tests of pageblocks.
     #[cfg(test)]
     pub(super) fn zones(&self) -> &Zones {
         &self.zones

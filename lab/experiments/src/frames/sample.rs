@@ -24,7 +24,6 @@ const CHUNK: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pattern {
-    /// A block is taken and given back.
     Pair,
     /// All tasks together take half of the free memory and give it back, the last block first.
     Bulk,
@@ -45,14 +44,11 @@ impl Pattern {
     }
 }
 
-/// The measured allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Variant {
     Zone,
-    /// The page lists of a policy, by its name.
     Lists(String),
-    /// LLFree, by its shared object.
     LlFree(PathBuf),
 }
 
@@ -214,13 +210,11 @@ struct Task<'a, F> {
     allocator: &'a F,
     number: usize,
     order: u8,
-    /// Blocks that the task holds.
     blocks: Vec<u32>,
     random: u64,
 }
 
 impl<F: Frames> Task<'_, F> {
-    /// Takes a block, and verifies that it starts at a multiple of its size.
     #[inline]
     fn get(&self, done: &mut Done) -> Option<u32> {
         done.operations += 1;

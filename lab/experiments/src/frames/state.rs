@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 const LEFT: u32 = 64;
 /// Every sample begins with the same state.
 const SEED: u64 = 42;
-/// The order of a 2 MiB block.
 const HUGE_ORDER: u8 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +94,6 @@ mod tests {
 
     const FRAMES: u32 = 64 << 8;
 
-    /// Pageblocks of the zone that are partly free, by the zone's count.
     fn partly_free(zone: &ZoneAlone) -> usize {
         let pageblocks = zone.zones().memory().pageblocks();
         let all = (0..pageblocks.count()).map(|index| pageblocks.at(PageblockIndex(index)));

@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FreeOrder {
-    /// Last allocated, first freed.
     Lifo,
-    /// First allocated, first freed.
     Fifo,
     /// In one random order for the whole sample.
     Shuffled,

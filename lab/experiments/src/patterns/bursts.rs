@@ -20,13 +20,11 @@ pub(crate) struct BurstsSample {
     pub(crate) bursts: u64,
     /// MiB of each burst.
     pub(crate) mib: u64,
-    /// Largest object, in bytes.
     pub(crate) largest: usize,
     /// Milliseconds from the end of a burst to the next, and to the last reading of memory.
     pub(crate) rest: u64,
 }
 
-/// Bytes of the smallest object.
 const SMALLEST: usize = 16;
 
 impl Work for BurstsSample {
@@ -87,7 +85,6 @@ impl BurstsSample {
     }
 }
 
-/// Frees all objects in the order of their allocation. Returns their number.
 fn empty(heap: Heap, entries: &mut [Entry]) -> u64 {
     entries.iter_mut().filter_map(|entry| entry.free(heap)).count() as u64
 }

@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes that live between two phases.
 const LIVE_BYTES: usize = 64 << 20;
-/// Most live blocks.
 const SLOTS: usize = 1 << 20;
 /// Threads of a phase, and blocks that each of them replaces.
 const THREADS: u64 = 4;

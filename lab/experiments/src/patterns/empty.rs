@@ -11,7 +11,6 @@ use std::time::Instant;
 /// Steps, or pairs of calls, per chunk: as many as in chunks of `pair`'s length.
 const CHUNK: u64 = 8192;
 
-/// Work in place of allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EmptyWork {
     /// Steps of a linear congruential generator; each depends on the one before.

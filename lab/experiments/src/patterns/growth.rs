@@ -14,7 +14,6 @@ use std::time::Instant;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct GrowthSample {
     pub(crate) size: usize,
-    /// Size at which the heap stops growing, in MiB.
     pub(crate) mib: u64,
 }
 

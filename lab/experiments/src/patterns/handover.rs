@@ -9,11 +9,9 @@ use std::thread;
 
 /// Bytes of a head, like a network packet's in the kernel's `skbuff_head_cache`.
 pub(super) const HEAD: usize = 256;
-/// Heads that are sent or received in one step.
 pub(super) const BURST: usize = 64;
 /// Bursts per chunk; about 15 us on a fast allocator.
 pub(super) const CHUNK_BURSTS: usize = 16;
-/// Heads that fit into the queue.
 pub(super) const CAPACITY: usize = 1024;
 /// Words per entry of the queue: head and payload.
 pub(super) const WORDS: usize = 2;
@@ -44,7 +42,6 @@ impl Queue {
         }
     }
 
-    /// Returns whether another burst fits after `sent` heads.
     pub(super) fn has_room(&self, sent: usize) -> bool {
         sent + BURST - self.received() <= CAPACITY
     }
@@ -144,7 +141,6 @@ pub(super) fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: u
     queue.put_burst(heap, sent, payload);
 }
 
-/// Frees all heads that arrive; returns their number.
 fn receive(heap: Heap, queue: &Queue) -> usize {
     let mut received = 0;
     loop {

@@ -61,7 +61,6 @@ impl Heap {
         Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
-    /// The file that `malloc` belongs to, according to the dynamic loader.
     pub(crate) fn served_by(&self) -> Option<String> {
         let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: dladdr only compares the address; `info` is writable for one `Dl_info`.

@@ -8,10 +8,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::thread;
 
-/// Blocks of one thread, and their sizes.
 const BLOCKS: usize = 1000;
 const SIZES: std::ops::Range<usize> = 8..1000;
-/// Replacements in the life of a thread.
 const LIFE: usize = 10_000;
 
 /// The blocks that a thread leaves to its successor.

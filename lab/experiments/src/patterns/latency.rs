@@ -87,7 +87,6 @@ fn ticks() -> u64 {
     std::time::Duration::from(now).as_nanos() as u64
 }
 
-/// Measures the cost of the clock in ticks: the median of empty intervals.
 fn cost_of_clock() -> u64 {
     let mut empty = Histogram::new();
     for _ in 0..10_000 {

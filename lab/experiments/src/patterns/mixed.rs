@@ -13,7 +13,6 @@ const OWN: usize = 1024;
 const SHARED: usize = 256;
 /// One block in this many goes through a shared place.
 const SHARED_IN: u32 = 8;
-/// Allocations per chunk.
 const CHUNK: usize = 1024;
 
 /// Of a thousand sizes, 900 are small, 9 large, and 1 up to 4 MiB.

@@ -79,7 +79,6 @@ pub(crate) enum Pattern {
     Latency,
 }
 
-/// A family of workloads, for summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum Family {
     Pairs,
@@ -98,7 +97,6 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// All families, in the order of tables.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|of| of.family)
     }
@@ -139,7 +137,6 @@ fn yes() -> bool {
 /// Most threads of a ring, which has one for each CPU.
 const RING_MOST: usize = 4;
 
-/// The outcome of a sample: its window, and further figures by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) window: Window,
@@ -153,7 +150,6 @@ impl From<Window> for Outcome {
 }
 
 impl Pattern {
-    /// All patterns, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
         TABLE.iter().flat_map(|of| &of.patterns).map(|row| row.work).collect()
     }

@@ -10,15 +10,12 @@ use super::window::{self, Budget, Done, Window};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Blocks of a small set.
 const SET: usize = 64;
 /// Replacements in the small set in a phase.
 const REPLACEMENTS: usize = 32_768;
 /// Bursts of heads with payloads that change hands in a phase.
 const HANDED_BURSTS: usize = 512;
-/// Blocks of a long burst.
 const LONG: usize = 16_384;
-/// Long bursts of a phase.
 const LONG_BURSTS: usize = 8;
 const BLOCKS: usize = 2 * REPLACEMENTS + 2 * HANDED_BURSTS * BURST + 2 * LONG * LONG_BURSTS;
 

@@ -4,7 +4,6 @@ use super::heap::Heap;
 use super::window::{self, Budget, Done, Window};
 use serde::{Deserialize, Serialize};
 
-/// The steps in which a block grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Steps {
     /// From 16 bytes to 16 KiB, 16 at a time: a string that is appended to.
@@ -15,7 +14,6 @@ pub(crate) enum Steps {
     Pages,
 }
 
-/// Sizes at which blocks stop growing.
 const SMALL_END: usize = 16 << 10;
 const LARGE_END: usize = 64 << 20;
 pub(super) const PAGE: usize = 4096;

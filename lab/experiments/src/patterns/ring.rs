@@ -12,7 +12,6 @@ use std::thread;
 /// A preallocated block is used again only after its burst has left the queue.
 const _: () = assert!(PREALLOCATED >= (CAPACITY + BURST) * WORDS);
 
-/// One place in the ring.
 struct Place<'a> {
     heap: Heap,
     payload: usize,

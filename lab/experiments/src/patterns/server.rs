@@ -8,14 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::thread;
 
-/// Requests that one thread serves.
 const REQUESTS: usize = 64;
 /// Bytes of a request's session, and blocks that its answer needs meanwhile.
 const SESSION: usize = 512;
 const SCRATCH: usize = 8;
-/// Bytes of bodies and answers.
 const BODIES: std::ops::Range<usize> = 64..8192;
-/// Blocks of a thread of [`run_short_lives`].
 const SHORT_LIFE: usize = 100;
 
 struct Request {
@@ -23,7 +20,6 @@ struct Request {
     body: Block,
 }
 
-/// Serves a request, frees it and returns its answer.
 fn serve(heap: Heap, request: Request, mark: u64, size: usize) -> Block {
     let scratch: [Block; SCRATCH] =
         std::array::from_fn(|number| heap.allocate(32 << (number % 4), number as u64));

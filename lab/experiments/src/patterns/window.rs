@@ -3,7 +3,6 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Length of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Time before the window, in which caches fill and the heap grows.
@@ -25,7 +24,6 @@ impl Budget {
     }
 }
 
-/// The counts of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) operations: u64,
@@ -33,7 +31,6 @@ pub(crate) struct Done {
     pub(crate) verified: u64,
 }
 
-/// The measured window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) operations: u64,
@@ -49,7 +46,6 @@ pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window
     measure_in_phases(budget, |_| chunk())
 }
 
-/// The phase that a chunk belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,

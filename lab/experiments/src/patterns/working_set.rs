@@ -22,7 +22,6 @@ struct Replacement {
     size: u16,
 }
 
-/// The blocks of one thread, and their replacements.
 pub(super) struct WorkingSet {
     script: Vec<Replacement>,
     places: Places,

@@ -35,7 +35,6 @@ pub(super) trait Protocol {
 
 pub(super) type Connection = Box<dyn FnMut() -> Exchange>;
 
-/// A request and its right reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Exchange {
     pub(super) request: Vec<u8>,
@@ -62,7 +61,6 @@ impl Exchange {
         Self { request, reply: reply.into() }
     }
 
-    /// Reads a reply; returns whether it is right.
     fn hear(&self, from: &mut impl BufRead) -> Result<bool> {
         match &self.reply {
             Reply::Exactly(expected) => {
@@ -140,7 +138,6 @@ fn connect_all(socket: &Path, runs: &dyn Fn() -> bool) -> Result<Vec<BufReader<U
     (0..CONNECTIONS).map(|_| connect(socket, runs)).collect()
 }
 
-/// Connects as soon as the server listens.
 fn connect(socket: &Path, runs: &dyn Fn() -> bool) -> Result<BufReader<UnixStream>> {
     let asked = Instant::now();
     loop {
@@ -158,7 +155,6 @@ fn connect(socket: &Path, runs: &dyn Fn() -> bool) -> Result<BufReader<UnixStrea
     }
 }
 
-/// Reads an answer of HTTP/1.1; returns its body.
 fn page(from: &mut impl BufRead) -> Result<Vec<u8>> {
     let status = line(from)?;
     ensure!(status.starts_with("HTTP/1.1 200 "), "the status is {status:?}");

@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// All programs, in the order of tables.
 pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
     let text = include_str!("../../data/real_programs.toml");
     let mut all: BTreeMap<String, Vec<RealProgram>> =
@@ -44,7 +43,6 @@ pub(crate) struct RealProgram {
     #[serde(deserialize_with = "forever")]
     pub(crate) name: &'static str,
     pub(crate) what: String,
-    /// Debian's package.
     #[serde(default)]
     pub(crate) package: String,
     /// The target of this repository's `make` that builds it, if it is in no package.

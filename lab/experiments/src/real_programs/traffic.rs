@@ -5,7 +5,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 
-/// Keys of one connection.
 const KEYS: u32 = 2000;
 /// Longest value, in bytes. Replies of a few such values fit into a socket's buffer.
 const LONGEST: usize = 4096;
@@ -14,10 +13,13 @@ const LONGEST_LIST: usize = 500;
 /// A request with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
+    /// Store a value.
     Set { key: String, value: Vec<u8> },
+    /// Read a value.
     Get { key: String, found: Option<Vec<u8>> },
     /// Append to a value; its new length.
     Append { key: String, tail: Vec<u8>, length: usize },
+    /// Remove a value.
     Delete { key: String, existed: bool },
     /// Push to the head of a list; its new length.
     Push { list: String, value: Vec<u8>, length: usize },

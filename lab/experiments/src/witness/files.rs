@@ -12,11 +12,9 @@ use std::time::Instant;
 
 const PAGE: usize = 4096;
 
-/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Content {
-    /// Nothing.
     Empty,
     /// Bytes that were written.
     Full,
@@ -37,7 +35,6 @@ pub(crate) enum Measured {
 pub(super) struct Files {
     pub(super) content: Content,
     pub(super) measured: Measured,
-    /// Pages of each file.
     pub(super) pages: u32,
 }
 

@@ -8,7 +8,6 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-/// The counts of a thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) operations: u64,

@@ -9,7 +9,6 @@ const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"]
 /// The name, in a sample, of the most pages on the first CPU's lists.
 pub(crate) const HIGH: &str = "high mark of page lists";
 
-/// A reading of `/proc/vmstat`.
 pub(crate) struct Vmstat(BTreeMap<&'static str, u64>);
 
 impl Vmstat {

@@ -13,11 +13,9 @@ use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KernelSample {
     pub(crate) calls: Calls,
-    /// Tasks that run at once.
     pub(crate) tasks: u32,
     pub(crate) operations: u64,
     /// CPUs of the threads, taken in turn.

@@ -15,7 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The warm-up has one operation for this many in the window.
 const WARM_UP: u64 = 8;
 
-/// The two sides of a pair.
 pub(super) type Pair = [Task<'static>; 2];
 
 fn end() -> (Ipv4Addr, u16) {
@@ -78,7 +77,6 @@ pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
     ])
 }
 
-/// Both ends of a connection.
 fn connection() -> Result<[TcpStream; 2]> {
     let listener = TcpListener::bind(end())?;
     let client = TcpStream::connect(listener.local_addr()?)?;

@@ -8,7 +8,6 @@ use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A workload as system calls.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum Calls {

@@ -22,7 +22,6 @@ impl Aliens {
         self.entries[..self.level].iter().filter_map(|entry| *entry)
     }
 
-    /// Calls `give` with the objects as a slice.
     pub(super) fn with_slice<R>(&self, give: impl FnOnce(&[Object]) -> R) -> R {
         let mut objects = [core::ptr::NonNull::dangling(); ALIEN_LIMIT];
         for (place, object) in objects.iter_mut().zip(self.objects()) {
@@ -38,11 +37,9 @@ impl Aliens {
 
 struct Inside {
     aliens: Aliens,
-    /// Objects that were freed into the array.
     frees: u64,
 }
 
-/// The array of one node for the objects of one other node, under its own lock.
 #[repr(C, align(64))]
 pub(super) struct AlienArray {
     inside: CountedLock<Inside>,
@@ -53,11 +50,9 @@ unsafe impl Send for Inside {}
 // SAFETY: a free lock around an empty array and counters of 0 are all zero bytes.
 unsafe impl FreshZero for AlienArray {}
 
-/// The outcome of a free into an alien array.
 pub(super) enum Freed {
     /// The object is in the array. The objects given here had filled it and must go home.
     Stored(Aliens),
-    /// The object was in the array already.
     Duplicate,
 }
 

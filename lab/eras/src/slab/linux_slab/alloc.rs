@@ -59,7 +59,6 @@ impl<P: Arrays> SlabCache<'_, P> {
         })
     }
 
-    /// Takes one object from slabs of another node.
     fn take_elsewhere(&self, own: NodeId) -> Option<Object> {
         let others = self.tables.node_ids().filter(|node| *node != own);
         let mut one = [MaybeUninit::uninit()];

@@ -17,7 +17,6 @@ use quarry_sys::primitive::Ordering;
 const SEEN: usize = 2;
 const SEEN_MASK: u64 = 0xffff_ffff;
 
-/// One cache of the policy.
 pub(super) struct SlabCache<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -92,7 +91,6 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         });
     }
 
-    /// Gives objects that have left arrays to the slabs of their nodes.
     pub(super) fn free_objects(&self, objects: &[Object]) {
         let slabs = self.slabs();
         self.for_each_home(objects, |lists, alike, emptied| {

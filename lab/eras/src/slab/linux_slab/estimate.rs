@@ -11,7 +11,6 @@ use quarry_mm::frame::{MAX_ORDER, Order};
 use quarry_mm::slab::SlabLayout;
 use quarry_mm::slab::{CacheParams, MIN_ALIGN};
 
-/// Bytes of `struct slab` on 64 bits.
 const DESCRIPTOR_BYTES: usize = 48;
 /// Bytes of a `kmem_bufctl_t`, an object's number.
 pub(super) const INDEX_BYTES: usize = 4;
@@ -28,12 +27,10 @@ pub(super) fn is_off_slab(stride: usize) -> bool {
     stride >= OFF_SLAB
 }
 
-/// Bytes before `objects` objects.
 fn header_bytes(objects: usize, align: usize) -> usize {
     (DESCRIPTOR_BYTES + objects * INDEX_BYTES).next_multiple_of(align)
 }
 
-/// Objects that fit into `bytes` bytes.
 fn estimate(bytes: usize, stride: usize, align: usize) -> usize {
     if is_off_slab(stride) {
         return bytes / stride;
@@ -43,7 +40,6 @@ fn estimate(bytes: usize, stride: usize, align: usize) -> usize {
     (1..=most).rev().find(fits).unwrap_or(0)
 }
 
-/// The layout of slabs of such objects.
 pub(super) fn layout(params: &CacheParams) -> SlabLayout {
     let (stride, align) = (params.stride(), params.align.max(MIN_ALIGN));
     let (order, objects) = (0..=MAX_ORDER)

@@ -19,10 +19,8 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
 
-/// Counts that change with the lists, under their lock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
-    /// Requests that found their array empty.
     pub(super) alloc_slow: u64,
     /// Frees that found their array full, and single frees of other nodes' objects.
     pub(super) free_slow: u64,
@@ -45,7 +43,6 @@ impl core::ops::AddAssign for Counts {
     }
 }
 
-/// The lists of one node; all zero bytes at first.
 pub(super) struct Lists {
     partial: List<Pfn>,
     full: List<Pfn>,
@@ -61,7 +58,6 @@ pub(super) struct Lists {
     pub(super) counts: Counts,
     /// Operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: u64,
-    /// True once the node's bytes are counted as metadata.
     pub(super) is_counted: bool,
 }
 
@@ -124,7 +120,6 @@ impl Lists {
         self.free_limit
     }
 
-    /// Adds a new slab, whose objects are all free.
     pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {
         self.free.push_back(&slabs.links(), slab);
         self.free_slabs += 1;
@@ -267,7 +262,6 @@ impl Lists {
         drained
     }
 
-    /// Checks the equations at the top of this file. O(objects).
     pub(super) fn validate(&self, slabs: Slabs<'_>) -> Result<(), Broken> {
         let (check, objects) = (Check::of("node of a cache"), slabs.cache().objects());
         let (mut free_objects, mut on_lists) = (0, 0);
@@ -300,7 +294,6 @@ impl Lists {
     }
 }
 
-/// One cache's part of one node.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) lists: CountedLock<Lists>,

@@ -130,7 +130,6 @@ impl<P: Arrays> SlabCache<'_, P> {
         nodes.fold(false, |any, node| self.reap_lists(node, now) | any)
     }
 
-    /// Gives back everything between the CPUs' arrays and the page allocator.
     pub(super) fn empty(&self) {
         for (home, aliens) in self.tables.aliens(self.cache.id()) {
             self.bring_home(home, &aliens.take());

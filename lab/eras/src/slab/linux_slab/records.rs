@@ -12,7 +12,6 @@ use quarry_sys::primitive::AtomicU64;
 
 pub(super) type Records = records::Records<AtomicU64>;
 
-/// Where slabs' links are stored.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,

@@ -23,7 +23,6 @@ pub(super) struct SharedArray {
 unsafe impl Send for SharedArray {}
 
 impl SharedArray {
-    /// Sets how many objects the array may hold. It must be empty.
     pub(super) fn configure(&mut self, most: usize) {
         debug_assert_eq!(self.level, 0);
         (self.most, self.is_touched) = (most as u32, false);

@@ -30,11 +30,9 @@ use quarry_sys::report::fatal;
 /// Follows the number of the last free object (`BUFCTL_END`).
 const END: u16 = u16::MAX;
 const IN_USE: u16 = u16::MAX - 1;
-/// Bits of a number in the word of a slab of large objects.
 const NUMBER_BITS: u32 = 4;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// What is needed to read the slabs of one cache.
 #[derive(Clone, Copy)]
 pub(super) struct Slabs<'a> {
     zones: &'a Zones,
@@ -60,7 +58,6 @@ impl<'a> Slabs<'a> {
         SlabLinks { frames: self.zones.frames(), records: self.records }
     }
 
-    /// The slab that begins at `pfn`.
     pub(super) fn at(&self, pfn: Pfn) -> Slab<'a> {
         Slab { slabs: *self, pfn, address: self.zones.arena().address(pfn) }
     }
@@ -241,7 +238,6 @@ impl Slab<'_> {
         }
     }
 
-    /// Checks the equation in the file's head, and the seals. O(objects).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("slab").at(self.pfn.0);
         let mut seen = [0u64; 4];

@@ -13,7 +13,6 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
-/// The reaper of one slot.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Reaper {
@@ -28,7 +27,6 @@ unsafe impl FreshZero for Reaper {}
 
 pub(super) struct Tables {
     pub(super) records: Records,
-    /// One for each cache and node.
     nodes: OsArray<Node>,
     /// One for each cache, node and home node; `None` if there is one node.
     aliens: Option<OsArray<AlienArray>>,

@@ -4,9 +4,7 @@
 
 use quarry_mm::frame::FRAME_BYTES;
 
-/// Most objects in the array of a CPU.
 pub(super) const MOST_LIMIT: usize = 120;
-/// Most objects in a shared array.
 const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
 /// Objects in an alien array of a cache whose arrays hold more than one object. The model checker's
 /// caches have few objects.
@@ -29,13 +27,11 @@ const REAPED_PART: usize = 5;
 /// `batch = (limit + 1) / 2`, so `1 <= batch <= limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tuning {
-    /// Objects in the array of a CPU.
     pub(super) limit: usize,
     /// Objects that move between a CPU and its node at a time.
     pub(super) batch: usize,
     /// Objects in the shared array of a node; 0 if there is none.
     pub(super) shared: usize,
-    /// Objects in an alien array.
     pub(super) alien: usize,
 }
 

@@ -32,7 +32,6 @@ impl<P: Arrays> View<'_, P> {
         Some(object)
     }
 
-    /// Takes objects from slabs into the front of `out`; returns their number.
     fn take_from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         self.own.slabs.alloc(self.context, self.cache, self.capacity().max(1), out).0
     }
@@ -124,7 +123,6 @@ impl<P: Arrays> View<'_, P> {
                 taken = end;
                 continue;
             }
-            // `main` has fewer objects than that.
             let next = percpu.pop(array).or_else(|| {
                 let object = self.exchange_empty();
                 count(&self.own.alloc_slow, usize::from(object.is_some()));

@@ -25,7 +25,6 @@ struct Lists {
     empty: Sheaves,
 }
 
-/// Why a barn gives no empty sheaf for a full one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotReplaced {
     /// The barn has [`MAX_FULL`] full sheaves (`-E2BIG`).
@@ -34,7 +33,6 @@ pub(super) enum NotReplaced {
     NoEmpty,
 }
 
-/// A barn, on cache lines of its own.
 #[repr(align(64))]
 pub(super) struct Barn {
     lists: CountedLock<Lists>,
@@ -157,7 +155,6 @@ impl Barn {
         visit("barn->lock", &self.lists);
     }
 
-    /// Checks the equations in the file's head.
     pub(super) fn validate(&self, capacity: usize) -> Result<(), Broken> {
         let (lists, check) = (self.lists.lock(), Check::of("barn of 6.18"));
         check.that(lists.full.count() <= MAX_FULL, "full <= MAX_FULL")?;

@@ -16,7 +16,6 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// A cache's part of a CPU beside `main`.
 #[repr(align(64))]
 pub(super) struct Cpu {
     /// The spare sheaf. Requests only try its lock (the kernel's `local_trylock`). If another task
@@ -27,7 +26,6 @@ pub(super) struct Cpu {
 // SAFETY: zero bytes are a free lock around no sheaf (a null pointer).
 unsafe impl FreshZero for Cpu {}
 
-/// The parts of a cache.
 pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
     cpus: LateSlice<Cpu>,
@@ -136,7 +134,6 @@ impl SheafCache {
     }
 }
 
-/// A cache during an operation.
 pub(super) struct View<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -178,7 +175,6 @@ impl<'a, P: Arrays> View<'a, P> {
         self.own.barns().len() > 1
     }
 
-    /// Returns whether an object's memory is of another node than the running CPU.
     pub(super) fn is_remote(&self, object: Object) -> bool {
         self.looks_at_frees() && home(self.context, object) != self.node()
     }

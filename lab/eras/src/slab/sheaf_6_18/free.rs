@@ -14,7 +14,6 @@ const FLUSH_BATCH: usize = 32;
 /// Times that a bulk free retries when it could not put objects into `main`.
 const TRIES: u32 = 4;
 
-/// The outcome of emptying `main`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
     /// `main` was full; its objects are elsewhere now.
@@ -40,7 +39,6 @@ impl<P: Arrays> View<'_, P> {
         self.to_slabs(&[object]);
     }
 
-    /// Pushes an object into `main`; returns whether there was room.
     fn push(&self, object: Object) -> bool {
         self.is_stored(object, self.context.percpu.push(self.array(), object))
     }

@@ -31,7 +31,6 @@ impl<T: FreshZero + Sync> LateSlice<T> {
         Ok(())
     }
 
-    /// All entries.
     #[inline]
     pub(super) fn all(&self) -> &[T] {
         let len = self.len.load(Ordering::Acquire) as usize;

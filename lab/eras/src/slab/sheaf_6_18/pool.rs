@@ -10,7 +10,6 @@ use quarry_sys::locks::Visit;
 const CLASSES: usize = capacity::MOST.ilog2() as usize + 1;
 const _: () = assert!(capacity::MOST.is_power_of_two());
 
-/// Empty sheaves by capacity.
 pub(super) struct Pool {
     classes: CountedLock<[Sheaves; CLASSES]>,
 }

@@ -4,7 +4,6 @@ use super::cache::{View, count};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 impl<P: Arrays> View<'_, P> {
-    /// Gives objects that were taken out of arrays to their slabs.
     pub(super) fn take_back(&self, objects: &[Object]) {
         count(&self.own.batched_out, objects.len());
         self.to_slabs(objects);

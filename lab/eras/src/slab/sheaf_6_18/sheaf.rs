@@ -7,7 +7,6 @@ use core::ptr::NonNull;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind};
 use quarry_sys::percpu::Object;
 
-/// The start of a sheaf's memory; its entries follow.
 #[repr(C)]
 struct Header {
     next: Option<NonNull<Header>>,
@@ -87,7 +86,6 @@ impl Sheaf {
         filled
     }
 
-    /// Takes the top object.
     pub(super) fn pop(&mut self) -> Option<Object> {
         let object = *self.objects().last()?;
         self.header_mut().len -= 1;

@@ -50,7 +50,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         object
     }
 
-    /// Takes one object from the first partial slab of a list.
     fn take_from(&self, list: ListId) -> Option<Object> {
         if self.list(list).nr_partial() == 0 {
             return None;
@@ -104,7 +103,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.take_from(node)
     }
 
-    /// Takes the first object of a new slab.
     fn take_new(&self, slot: SlotIndex) -> Option<Object> {
         self.trim_if_due(slot);
         let (slab, to) = self.new_slab(slot)?;

@@ -18,7 +18,6 @@ use quarry_sys::primitive::Ordering;
 pub(super) const LIST: usize = 0;
 /// Word of a cell that bounds the list and names its slot: `{slot + 1 : 32 | bound : 32}`.
 pub(super) const GUARD: usize = 1;
-/// Words of a cell that count pops and pushes.
 pub(super) const POPS: usize = 2;
 pub(super) const PUSHES: usize = 3;
 
@@ -31,7 +30,6 @@ pub(super) enum Misuse {
     Written(Object),
 }
 
-/// One cache of the policy.
 pub(super) struct SlqbCache<'a, P: Lists> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -95,7 +93,6 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         (offset < self.cache.order().bytes()).then(|| self.cache.object_number(offset)).flatten()
     }
 
-    /// Takes the first object of a list that is not empty.
     pub(super) fn pop(&self, list: &mut Freelist) -> Result<Object, Misuse> {
         let first = list.head.expect("the list has objects");
         // SAFETY: the object is free and on a list of the caller.
@@ -114,7 +111,6 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         Some(self.pop(list).unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };

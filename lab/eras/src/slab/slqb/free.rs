@@ -48,7 +48,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.of_slot(slot).free_slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether an object's memory is of another node than the slot.
     fn is_foreign(&self, slot: SlotIndex, object: Object) -> bool {
         self.tables.nodes() > 0
             && self.node_of(self.slab_of(object)) != self.context.zones.node_of(slot)
@@ -153,7 +152,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         unsafe { self.of_slot(slot).bring(self.chain_of(list), self.freebatch(), true) };
     }
 
-    /// A list with its last object. O(objects).
     pub(super) fn chain_of(&self, list: Freelist) -> Chain {
         let (mut walk, mut tail) = (list, None);
         while let Some(object) = self.next(&mut walk) {

@@ -15,7 +15,6 @@ pub(super) fn freebatch(stride: usize) -> u32 {
     (4 * FRAME_BYTES / stride).max(most).max(1) as u32
 }
 
-/// Most objects of a CPU's list (`hiwater`).
 #[must_use]
 pub(super) fn hiwater(stride: usize) -> u32 {
     4 * freebatch(stride)

@@ -32,12 +32,10 @@ impl ListId {
     }
 }
 
-/// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabState {
     pub(super) list: ListId,
     pub(super) inuse: u32,
-    /// The number of the first free object.
     pub(super) head: Option<u32>,
 }
 

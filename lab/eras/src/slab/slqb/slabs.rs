@@ -14,7 +14,6 @@ pub(super) type PartialList = FrontList<Pfn>;
 
 pub(super) type Slabs = Records<SlabWord>;
 
-/// Where slabs' links are stored.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,

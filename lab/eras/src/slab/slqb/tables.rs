@@ -89,7 +89,6 @@ impl Tables {
         self.lists.at(list.index() * MAX_CACHES + cache.index())
     }
 
-    /// The slots that any cache has used.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> + Clone {
         let is_used = |slot: &SlotIndex| self.slots.at(slot.index()).0.load(Ordering::Acquire);
         (0..self.slots.len() as u32).map(SlotIndex).filter(is_used)

@@ -8,7 +8,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Counts of the slabs of one list, or of all lists.
 #[derive(Clone, Copy, Default)]
 struct Census {
     slabs: u64,
@@ -38,7 +37,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         cache.that(parked <= inuse, "objects on lists <= objects in use")
     }
 
-    /// Counts the slabs of one list, or of all lists, and checks each.
     fn census(&self, of: Option<ListId>) -> Result<Census, Broken> {
         let mut census = Census::default();
         for slab in self.context.slabs_of(self.cache) {
@@ -55,7 +53,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         Ok(census)
     }
 
-    /// Checks a slab; returns the number of its free objects.
     fn validate_slab(&self, slab: Pfn) -> Result<u64, Broken> {
         let state = self.word(slab).state();
         let check = Check::of("slqb slab").at(slab.0);
@@ -135,7 +132,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.that(list.head.is_none() && chain.tail == last, "tail = the last object")
     }
 
-    /// Checks the list of a slot's cell; returns its length.
     fn validate_cell(&self, slot: SlotIndex) -> Result<u64, Broken> {
         let (guard, check) = (self.cell(slot, GUARD), Check::of("slqb CPU").at(slot.0));
         let mut list = Freelist::of_word(self.cell(slot, LIST));

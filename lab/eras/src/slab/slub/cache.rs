@@ -17,7 +17,6 @@ use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
 
-/// The guard of the slab at `slab`.
 #[inline(always)]
 pub(super) fn guard_of(slab: Pfn) -> u64 {
     u64::from(slab.0) + 1
@@ -59,7 +58,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         E::min_partial(self.cache.stride())
     }
 
-    /// Returns whether a node keeps one more empty slab.
     pub(super) fn keeps_empty(&self, node: &Node) -> bool {
         E::keeps_empty(node.nr_partial(), self.min_partial())
     }
@@ -101,7 +99,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         context.pages.free(context.percpu.current(), slab, order);
     }
 
-    /// [`discard`](Self::discard), of several slabs.
     pub(super) fn discard_chain(&self, mut chain: SlabChain) {
         while let Some(slab) = chain.pop(self.links()) {
             self.discard(slab);
@@ -166,7 +163,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };

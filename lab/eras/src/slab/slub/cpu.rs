@@ -15,7 +15,6 @@ use quarry_sys::local;
 use quarry_sys::lock::{Guard, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// One cache's part of one slot.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct CpuSlab {

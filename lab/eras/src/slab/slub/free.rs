@@ -31,7 +31,6 @@ where
         count(&self.cpu(self.context.percpu.current()).misses, misses);
     }
 
-    /// Gives a list that was taken from a slab back to it.
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
         if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
             // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
@@ -116,7 +115,6 @@ where
         count(&self.cpu(slot).free_slow, u64::from(objects));
     }
 
-    /// Gives frozen slabs of the caller to their nodes.
     fn unfreeze(&self, chain: SlabChain) {
         let mut misses = 0;
         E::Word::unfreeze_chain(self, chain, &mut misses);

@@ -145,7 +145,6 @@ fn park<P: Lists, E: Era<Word = PageWord>>(of: &SlubCache<'_, P, E>, slab: Pfn, 
     }
 }
 
-/// Puts frozen slabs of the caller onto a slot's partial list, however many that holds.
 fn park_chain<P: Lists, E: Era<Word = PageWord>>(
     of: &SlubCache<'_, P, E>,
     slot: SlotIndex,

@@ -10,7 +10,6 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub(super) type PartialList = List<Pfn>;
 
-/// Where slabs' links are stored.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
@@ -50,10 +49,8 @@ pub struct Node {
     /// Slabs on the list. Written under the list lock; read first, to avoid taking the lock in
     /// vain.
     nr_partial: AtomicU32,
-    /// Slabs taken from and given back to the page allocator.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
-    /// Time that threads waited for lock bits of this node's slabs, in nanoseconds.
     pub(super) lock_bit_wait_ns: AtomicU64,
     /// True once a cache of this number has existed.
     taken_up: AtomicBool,

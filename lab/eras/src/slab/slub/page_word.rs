@@ -62,7 +62,6 @@ impl Packed {
     }
 }
 
-/// The outcome of putting objects back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Put {
     /// The slab is frozen; its CPU will find the objects.

@@ -8,7 +8,6 @@ use quarry_mm::frame::FreshZero;
 /// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlabState {
-    /// The number of the first free object.
     pub(super) head: Option<u32>,
     pub(super) inuse: u32,
     pub(super) objects: u32,
@@ -26,7 +25,6 @@ impl SlabState {
         self.objects - self.inuse
     }
 
-    /// Returns whether the slab belongs onto its node's list.
     pub(super) fn is_listed(self) -> bool {
         !self.frozen && self.head.is_some()
     }
@@ -42,7 +40,6 @@ impl SlabState {
         Self { head: Some(chain.first), inuse: self.inuse - chain.count, ..self }
     }
 
-    /// The state without free objects.
     pub(super) fn with_all_taken(self) -> Self {
         Self { head: None, inuse: self.objects, ..self }
     }
@@ -59,7 +56,6 @@ impl SlabState {
 /// Objects of one slab that are freed together, linked to each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreedChain {
-    /// Number of the first object.
     pub(super) first: u32,
     pub(super) count: u32,
 }
@@ -67,13 +63,13 @@ pub(super) struct FreedChain {
 /// A slab's whole free list, taken from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakenChain {
-    /// Number of the first object.
     pub(super) first: u32,
     pub(super) count: u32,
 }
 
 /// The record of a slab: all zero where there is none.
 pub trait SlabWord: FreshZero + Send {
+    /// True if the word has a lock bit.
     const HAS_LOCK: bool;
 
     /// Most objects of a slab.

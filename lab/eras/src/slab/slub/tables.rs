@@ -150,7 +150,6 @@ impl<W: SlabWord> Tables<W> {
         &self.slots.at(slot.index()).holder
     }
 
-    /// The slots that any cache has used.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
         let slots = (0..self.slots.len() as u32).map(SlotIndex);
         slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))

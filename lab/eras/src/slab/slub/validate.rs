@@ -11,7 +11,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
 use quarry_sys::primitive::Ordering;
 
-/// Sums of a walk over all slabs.
 #[derive(Default)]
 struct Census {
     slabs: u64,
@@ -127,7 +126,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         Ok(walked)
     }
 
-    /// Returns the number of objects on a cell's list.
     fn walk_cell(&self, word: u64) -> Result<u64, Broken> {
         let count = word & 0xf_ffff;
         let head = Object::new(((word >> 20) << 4) as *mut u8);

@@ -4,7 +4,6 @@ use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
 pub(super) struct Count {
-    /// Its name in tables and as a figure.
     pub(super) name: &'static str,
     /// Tracepoints, or events of `/proc/vmstat`; the count is their sum.
     kernel: &'static [&'static str],
@@ -12,7 +11,6 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-/// All counts, in the order of tables.
 pub(super) const COUNTS: [Count; 15] = [
     Count {
         name: "page blocks handed out",

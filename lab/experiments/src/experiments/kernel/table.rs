@@ -15,7 +15,6 @@ const APART: f64 = 0.1;
 /// Counts per operation below this, a few events in a sample, are not compared.
 const FEW: f64 = 0.01;
 
-/// Prints a table of counts for each workload, and one of rates.
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
     // An uncounted baseline has a copy, which is not counted either.

@@ -10,9 +10,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// The running kernel, counted.
 pub(super) const KERNEL: &str = "kernel";
-/// The running kernel without counters.
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
 /// The running kernel, counted, with another share of memory for the per-CPU page lists.
 const FRACTION: &str = "kernel-fraction-";
@@ -22,13 +20,11 @@ pub(super) const FRACTION_FILE: &str = "/proc/sys/vm/percpu_pagelist_high_fracti
 
 #[derive(Clone)]
 pub(super) enum Contender {
-    /// The running kernel.
     Kernel {
         counted: bool,
         /// The value of [`FRACTION_FILE`] during a sample.
         fraction: Option<u32>,
     },
-    /// Quarry's stack.
     Stack(Policies),
 }
 

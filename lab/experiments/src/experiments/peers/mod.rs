@@ -82,7 +82,6 @@ struct Parts {
     interrupt: Rc<Interrupt>,
     cpus: Vec<usize>,
     millis: u64,
-    /// MiB of a growing heap, and of a burst.
     growth_mib: u64,
     burst_mib: u64,
 }

@@ -35,7 +35,6 @@ impl Part {
         patterns.chain(growing).chain(programs).chain(others).chain(starts).collect()
     }
 
-    /// The row of a run, with the proof that the work was done.
     pub(super) fn workload(&self) -> Workload {
         let verify = match self {
             Self::Growth(_) => Verify::Counter("objects".to_owned()),

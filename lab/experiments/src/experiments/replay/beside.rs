@@ -12,7 +12,6 @@ use quarry_replay::kernels::Cast;
 use quarry_replay::policies::Policies;
 use quarry_replay::stack::Machine;
 
-/// A row of an experiment of `data/replays.toml`.
 #[derive(Clone)]
 pub(crate) struct Beside {
     spec: &'static Spec,

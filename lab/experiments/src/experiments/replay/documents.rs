@@ -30,7 +30,6 @@ pub(crate) struct Document {
 /// kernel: 44042b449872, Linux 5.14, on 5.13-rc2.
 const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
 
-/// A table of the same form, from another machine.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Also {

@@ -277,7 +277,6 @@ impl Sampler for ReplayedPaths {
     }
 }
 
-/// Reads a variant. The error suggests names near an unknown one.
 fn policies_of(text: &str) -> Result<Policies> {
     text.parse().map_err(|UnknownPolicy { variant, what, name, accepted }| {
         let unknown = nearest::unknown(what, &name, &accepted);

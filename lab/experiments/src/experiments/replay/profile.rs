@@ -62,7 +62,6 @@ pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement)
     measurement.counters.insert("copied_bytes".to_owned(), copied);
 }
 
-/// Nanoseconds that a function took in a sample.
 fn nanoseconds(function: &Function, measurement: &Measurement) -> Option<f64> {
     let cost = measurement.figure(function.cost)?;
     let counts = function.counts.iter().filter_map(|name| measurement.figure(name));
@@ -92,7 +91,6 @@ fn fields(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
     lines.filter(move |fields| fields[0] == kind)
 }
 
-/// Prints a profile for each row and number of tasks.
 pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
     let variants: Vec<&Variant> =
         run.meta.variants.iter().filter(|it| it.copy_of.is_none()).collect();

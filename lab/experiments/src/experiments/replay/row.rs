@@ -111,7 +111,6 @@ impl Row {
         Some(Scenario::of(path, &Setting { amount, place, ..self.setting }))
     }
 
-    /// The load of the row; `None` for a path.
     pub(super) fn load(&self) -> Option<FileLoad> {
         let Runs::Load(load) = self.runs else { return None };
         Some(FileLoad::of(load))

@@ -49,13 +49,11 @@ pub(super) struct ReplaySample {
     pub(super) timed: bool,
 }
 
-/// A scenario that will run on a stack.
 struct OnStack<'a> {
     sample: &'a ReplaySample,
     scenario: Scenario,
 }
 
-/// A load of file systems that will run on a stack.
 struct LoadOnStack<'a> {
     sample: &'a ReplaySample,
     load: FileLoad,
@@ -148,7 +146,6 @@ impl ReplaySample {
         }
     }
 
-    /// The measurement of a load, in the operations that the load counts.
     fn of_load(&self, loaded: Loaded) -> Measurement {
         let Loaded { tally, wall_ns, cpu_ns, counters } = loaded;
         let time_ns = wall_ns * u64::from(self.tasks);

@@ -5,7 +5,6 @@ use quarry_live::activity::{self, Activity};
 use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
 
-/// Prefix of the counters of caches in a measurement.
 const PREFIX: &str = "cache ";
 
 pub(super) fn record(caches: &[CacheCounts], measurement: &mut Measurement) {

@@ -12,7 +12,6 @@ use quarry_replay::policies::Policies;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// Prints one line for each row, number of tasks and variant.
 pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Result<()> {
     let mut header = ["row", "tasks", "policies"].map(str::to_owned).to_vec();
     for metric in &run.meta.metrics {
@@ -126,7 +125,6 @@ fn line<'a>(
     line
 }
 
-/// The figures beside a variant: the document's, and mainline's gain.
 fn documented(
     spec: &'static Spec,
     row: judge::Row<'_>,

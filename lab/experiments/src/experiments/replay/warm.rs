@@ -36,7 +36,6 @@ pub(super) fn note(run: &Run) -> Option<String> {
     })
 }
 
-/// New slabs of a variant's samples, per operation.
 fn slabs_per_operation(run: &Run, Row { workload, tasks }: Row<'_>, variant: &str) -> f64 {
     let (mut slabs, mut operations) = (0, 0);
     for sample in run.samples_of(Cell { workload, tasks, variant }) {

@@ -32,7 +32,6 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-/// The variant of a name, from the table `known` of names and descriptions.
 fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.iter().find(|(known, _)| *known == name);
@@ -49,7 +48,6 @@ pub(super) fn variants(names: &[String], baseline: &str) -> Result<Vec<Variant>>
     variants_of(&CACHES, names, baseline)
 }
 
-/// [`variants`] from the table `known`.
 pub(super) fn variants_of(
     known: &[(&str, &str)],
     names: &[String],

@@ -10,7 +10,6 @@ use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
 
-/// The ways in which pages leave, by their names in the load and in tables.
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
 
