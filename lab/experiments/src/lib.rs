@@ -65,7 +65,7 @@ pub enum LabCommand {
 /// Carries out `quarry lab ...` and prints to `out`.
 ///
 /// # Errors
-/// If nothing could be measured, or some samples failed (after printing the others).
+/// If nothing could be measured, or some samples failed (after printing the other results).
 pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),

@@ -52,8 +52,8 @@ pub(crate) struct Faults {
 pub(crate) struct Figures {
     /// Requests that were made to fail, one by one.
     failed: u64,
-    /// Runs of the workload that ended with SQLITE_NOMEM; in the others SQLite could do without the
-    /// memory.
+    /// Runs of the workload that ended with SQLITE_NOMEM; in the other runs SQLite could do
+    /// without the memory.
     reported: u64,
     /// Checks that found the database sound: one after each run.
     sound: u64,

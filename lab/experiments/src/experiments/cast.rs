@@ -1,4 +1,4 @@
-//! The programs of an experiment: those that can be run, and why others cannot.
+//! The programs of an experiment: the runnable ones, and why the other programs cannot be run.
 
 use super::plan::Lab;
 use crate::ready_program::ReadyProgram;

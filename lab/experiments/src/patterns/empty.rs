@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Steps, or pairs of calls, per chunk: as many as in chunks of `pair`'s length.
+/// Steps, or pairs of calls, per chunk.
 const CHUNK: u64 = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ impl Heap {
 
     /// Functions that give out each thread's [`PREALLOCATED`] small blocks in turn: the cost of
     /// passing blocks between threads without allocation. A block must be taken back before
-    /// [`PREALLOCATED`] others are given.
+    /// [`PREALLOCATED`] other blocks are given.
     pub(crate) fn of_preallocated() -> Self {
         thread_local! {
             // Leaked, because blocks of an ended thread may still be in a queue.

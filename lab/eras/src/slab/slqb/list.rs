@@ -56,7 +56,7 @@ pub(super) struct CacheList {
     pub(super) free_slow: AtomicU64,
     /// Objects pushed onto the CPU's list outside the fast path.
     pub(super) pushes: AtomicU64,
-    /// Times that the CPU claimed the objects that others had brought.
+    /// Times that the CPU claimed the objects that other CPUs had brought.
     pub(super) claims: AtomicU64,
 }
 

@@ -94,7 +94,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.equal(list.nr_partial(), walked, "nr_partial = slabs on the partial list")
     }
 
-    /// Checks the chain that others have brought to a list, and the chain that its CPU gathers for
+    /// Checks the chain that other CPUs brought to a list, and the chain that its CPU gathers for
     /// another list. Returns the number of objects on both.
     fn validate_chains(&self, id: ListId) -> Result<u64, Broken> {
         let (list, check) = (self.list(id), Check::of("slqb list").at(id.0));

@@ -25,7 +25,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// What all caches of a slot share, on a cache line of its own.
+/// The state that all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
 struct Slot {
     lock: CountedLock<()>,

@@ -1,4 +1,4 @@
-//! The variants: the running kernel, counted or not, with its settings or others, and stacks.
+//! The variants: the running kernel, counted or not, with its own or other settings, and stacks.
 
 use crate::witness::tracepoints::{Events, Refusal};
 use anyhow::{Result, bail};

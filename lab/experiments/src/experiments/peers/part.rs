@@ -66,8 +66,8 @@ impl Part {
         }
     }
 
-    /// Returns whether its first run differs from later ones. The two others measure memory, which
-    /// does not depend on earlier runs.
+    /// Returns whether its first run differs from later ones. `Burst` and `SmallProcess`
+    /// measure memory, which does not depend on earlier runs.
     pub(super) fn has_warm_up(&self) -> bool {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }

@@ -167,8 +167,8 @@ impl Table {
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()
             }
             Self::TcpRr => {
-                // The document's machine has 16 CPUs and this one has others: the threads per CPU
-                // select the row.
+                // The document's machine has 16 CPUs, this machine another number: the
+                // threads per CPU select the row.
                 let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;

@@ -20,7 +20,7 @@ struct Function {
     cost: &'static str,
 }
 
-/// Time beyond these is printed as the rest.
+/// Time outside these functions is printed as `the rest`.
 const FUNCTIONS: [Function; 9] = [
     Function {
         name: "copy_user_generic_string",
