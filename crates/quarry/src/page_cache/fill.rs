@@ -1,10 +1,9 @@
-//! Reading pages: one task fills a page, others wait for it; pages that are read ahead come with
-//! it.
+//! Reads pages into the cache: one task fills a page while others wait for it, and reads ahead.
 //!
-//! A *run* is a row of neighbouring new pages that this task has made, and reads together. Runs are
-//! made in the order of the pages, so that no two tasks wait for each other's pages. A run that is
-//! dropped with unfilled pages, because the backing has refused or unwound, takes these out of the
-//! mapping; tasks that wait for them get the error.
+//! A *run* is a row of neighbouring new pages that this task has made, and reads together. A task
+//! makes pages in the order of their indexes, so no two tasks wait for each other's pages. If a run
+//! is dropped with unfilled pages, because the backing has refused or unwound, it takes them out of
+//! the mapping, and the tasks that wait for them get the error.
 
 use super::backing::{Backing, OsError, PageError};
 use super::mapping_core::MappingCore;
@@ -15,14 +14,12 @@ use quarry_cache::page_cache::{Trigger, Window};
 /// Most pages of a run: 128 KiB of small pages.
 const RUN: usize = 32;
 
-/// Neighbouring new pages.
 struct Run<'a> {
     core: &'a MappingCore,
-    /// Index of the first page.
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Number of pages that are filled, at the front; the run does not own them any more.
+    /// Number of filled pages, at the front; the run does not own them any more.
     filled: usize,
     /// The error of the unfilled pages.
     errno: i32,
@@ -44,8 +41,8 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page, which the caller `asked` for, or which comes ahead and may
-    /// be the `marker`. Returns the page, pinned.
+    /// Ends the fill of the next page; returns it, pinned. A page that the caller has not `asked`
+    /// for is marked as read ahead, and as the marker if its index is `marker`.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {
@@ -57,7 +54,7 @@ impl<'a> Run<'a> {
         Some(page)
     }
 
-    /// Reads all pages. The first one stays pinned for the caller if `kept`.
+    /// Reads all pages. The first page stays pinned for the caller if `kept`.
     ///
     /// # Errors
     /// The error of the first unfilled page; the pages before it are filled.
@@ -76,7 +73,7 @@ impl<'a> Run<'a> {
                 Ok(0) if offset < backing.size() => Err(OsError(libc::EIO)),
                 Ok(0) if within == 0 => Err(OsError(libc::ENODATA)),
                 Ok(0) => {
-                    // The end of the backing: the rest of its last page is zero.
+                    // The backing ends here: the rest of its last page is zero.
                     self.zero_from(within);
                     Ok(bytes - within)
                 }
@@ -124,7 +121,6 @@ impl<'a> Run<'a> {
         Ok(read.min(lacking * self.core.page_bytes))
     }
 
-    /// The bytes of an unfilled page.
     fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
         let Some(page) = self.pages[number] else { return &mut [] };
         // SAFETY: the run has the page's exclusive latch and its pin until the page is filled, and
@@ -147,10 +143,7 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Reads a page that is not cached, and pages to read ahead with it. Returns it pinned.
-///
-/// # Errors
-/// The reason why the page is not available.
+/// Reads a page that is not cached, and pages ahead with it. Returns the page, pinned.
 pub(crate) fn read_missed<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -159,7 +152,7 @@ pub(crate) fn read_missed<B: Backing>(
     core.check_process()?;
     let mut end = end_of(core, backing);
     if index >= end {
-        // There may be a new page after the end, which another task is filling.
+        // Another task may be filling a new page after the end.
         if let Some(page) = core.raw.get_waiting(index)? {
             return Ok(page);
         }
@@ -182,13 +175,13 @@ pub(crate) fn read_missed<B: Backing>(
     let beside = if ahead.start == index { index + 1..ahead.end } else { index + 1..index + 1 };
     let next = extend(&mut run, beside);
     read_first(run, backing, marker)?;
-    // Pages that were cached in between, or do not follow the page.
+    // The pages of the window that the run has not taken.
     read_ahead(core, backing, next.max(ahead.start)..ahead.end, marker);
     Ok(slot.page)
 }
 
-/// Reads a run whose first page is asked for. If the backing refuses, asks it once more for that
-/// page alone, because the refusal may concern the pages read ahead.
+/// Reads a run whose first page the caller has asked for. If the backing refuses, asks once more
+/// for that page alone, because the refusal may concern the pages read ahead.
 fn read_first<B: Backing>(
     mut run: Run<'_>,
     backing: &B,
@@ -218,8 +211,8 @@ fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> PageError 
     }
 }
 
-/// Adds new pages of a range to a run, until one is cached or memory is short. Returns the first
-/// index that it has not added.
+/// Adds new pages of a range to a run, until a page is cached already or memory is short. Returns
+/// the first index that it has not added.
 fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     for index in range.clone() {
         if run.is_full() || run.core.raw.is_cached(index) {
@@ -228,7 +221,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
         match run.core.raw.get_or_alloc(index, Effort::Easy) {
             Ok(slot) if slot.is_new => run.push(slot.page),
             Ok(slot) => {
-                // SAFETY: the pin is ours, and is not needed.
+                // SAFETY: this task has the pin, and does not need it.
                 unsafe { slot.page.unpin() };
                 return index;
             }
@@ -271,7 +264,7 @@ pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range
     read_ahead(core, backing, range.start..range.end.min(end), None);
 }
 
-/// Reads the window after the one whose marked page was just used.
+/// Reads the next window, after the marked page of the previous window was used.
 #[cold]
 pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
     if core.is_forked() {
@@ -289,7 +282,7 @@ fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size())
 }
 
-/// The same, if the backing may have become longer.
+/// Like [`end_of`], after a look whether the backing has become longer.
 fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size_anew())
 }
