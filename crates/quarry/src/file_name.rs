@@ -1,5 +1,5 @@
-//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the
-//! process, `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` in it is the number of the process,
+//! `%%` is `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -19,7 +19,6 @@ unsafe impl Sync for FileName {}
 pub(crate) struct Expanded(Line<FILE_NAME_BYTES>);
 
 impl Expanded {
-    /// The name as a C string, for system calls.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(self.0.as_bytes()).unwrap_or(c"")
     }
@@ -30,7 +29,7 @@ impl Expanded {
 pub(crate) enum BadName {
     /// With the number of the process it may be longer than the system allows.
     TooLong,
-    /// A `%` with something else after it.
+    /// A letter other than `p` or `%` follows a `%`.
     UnknownLetter,
 }
 
@@ -61,7 +60,7 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
     Ok(())
 }
 
-/// More digits than the largest number of a process has.
+/// At least the digits of the largest number of a process.
 const NUMBER_BYTES: usize = 10;
 
 impl FileName {

@@ -1,11 +1,9 @@
-//! Writing statistics when the process ends: `QUARRY_STATS`.
+//! Writes statistics when the process ends, as `QUARRY_STATS` requests.
 //!
-//! By then a program may have closed standard error and opened files of its own under that number,
-//! and another user may have put something under the name of the file. Statistics go only to the
-//! requested place, and never wait for a reader.
-//!
-//! If something prevents them from being written, this is reported when the process starts, if it
-//! is visible by then: a user should not learn after hours that there are none.
+//! By then a program may have closed standard error and opened another file under that number, and
+//! another user may have put something under the name of the file. Statistics go only to the
+//! requested place, and never wait for a reader. If a visible cause will prevent them, the process
+//! reports it at its start, because a user should not learn it after hours.
 
 use crate::file_name::{FILE_NAME_BYTES, FileName};
 use crate::written::{Format, write_stats};
@@ -25,8 +23,7 @@ static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 /// A copy of standard error, for programs that close theirs to be sure of their output; standard
 /// error itself if it could not be copied.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
-/// The lowest number of the copy: out of the way of programs that count on the lowest free
-/// descriptors.
+/// The lowest number of the copy: programs count on the lowest free descriptors.
 const COPY_FROM: c_int = 100;
 /// The device of standard error when the process started; no device has the initial number.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -44,7 +41,7 @@ const TEXT: u32 = 1;
 const JSON: u32 = 2;
 
 /// Registers the print at exit, if statistics are requested. Otherwise no code of the library runs
-/// at exit, because each child of a fork would bring it into memory for that.
+/// at exit: in each child of a fork it would bring another page into memory.
 pub(crate) fn register() {
     if TARGET.load(Ordering::Acquire) != NOWHERE && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.
@@ -52,7 +49,6 @@ pub(crate) fn register() {
     }
 }
 
-/// Sets the format to the value of `QUARRY_STATS_FORMAT`, if it is accepted.
 pub(crate) fn set_format(value: &str) {
     match value {
         "json" => FORMAT.store(JSON, Ordering::Relaxed),
@@ -61,7 +57,7 @@ pub(crate) fn set_format(value: &str) {
     }
 }
 
-/// The format of the statistics: the requested one, otherwise by the ending of the file's name.
+/// The requested format; without a request, the format by the ending of the file's name.
 fn format(file: &[u8]) -> Format {
     match FORMAT.load(Ordering::Relaxed) {
         JSON => Format::Json,
@@ -70,13 +66,12 @@ fn format(file: &[u8]) -> Format {
     }
 }
 
-/// Sets the target to the value of `QUARRY_STATS`, while no other thread is under way.
+/// Sets the target to the value of `QUARRY_STATS`, in the one thread that reads the settings.
 pub(crate) fn prepare(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
-        // SAFETY: no thread reads before TARGET is set below, and only the thread that reads the
-        // settings is here.
+        // SAFETY: only this thread sets the name, and no thread reads it before TARGET is set.
         _ => match unsafe { NAME.set(value) } {
             Ok(()) => FILE,
             Err(bad) => {
@@ -109,7 +104,6 @@ pub(crate) fn prepare(value: &str) {
     TARGET.store(target, Ordering::Release);
 }
 
-/// Prints the statistics at exit.
 extern "C" fn print_at_exit() {
     print();
 }
@@ -208,8 +202,7 @@ impl RegularFile {
     /// Opens the file, or makes it; the error prints after its name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // A pipe without a reader would block; a link leads to a place that another user has
-        // chosen.
+        // A pipe without a reader would block; a link may lead where another user has chosen.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         // Direct system calls: the functions of the C library are cancellation points, and this may
         // be the end of a program's `malloc`.
@@ -275,7 +268,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// Prints the statistics to a file descriptor; drops what cannot be written.
+/// Prints the statistics to a file descriptor. Text that cannot be written is lost.
 pub fn print_stats_to(fd: i32) {
     let _ = own_stack::run(|| write_stats(fd, Format::Text));
 }

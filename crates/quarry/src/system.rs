@@ -3,7 +3,6 @@
 use core::alloc::Layout;
 use quarry_mm::stack::MIN_ALIGN;
 
-/// Memory for a layout, or null.
 pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: malloc has no preconditions; its results are aligned to 16 on 64-bit machines.
@@ -15,7 +14,6 @@ pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     if error == 0 { pointer.cast() } else { core::ptr::null_mut() }
 }
 
-/// Zeroed memory for a layout, or null.
 pub(crate) fn alloc_zeroed(layout: Layout) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: calloc has no preconditions.

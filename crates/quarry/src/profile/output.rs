@@ -1,4 +1,4 @@
-//! Writing a profile: the counts as they are, and a copy of `/proc/self/maps`.
+//! Writes a profile: the counts as they are, and a copy of `/proc/self/maps`.
 
 use super::switch::ProfileError;
 use crate::instance::{is_ready, profile};
