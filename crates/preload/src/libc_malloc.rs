@@ -17,7 +17,7 @@ impl Next {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, null if there is none.
+    /// The address of the symbol; null if no later object defines it.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -51,7 +51,7 @@ impl Next {
         address
     }
 
-    /// The symbol as a function, if there is one.
+    /// The symbol as a function; `None` if no later object defines it.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.
@@ -62,7 +62,7 @@ impl Next {
         (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
     }
 
-    /// The symbol as a function.
+    /// The symbol as a function; aborts if no later object defines it.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.

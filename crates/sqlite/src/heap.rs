@@ -11,7 +11,6 @@ use std::ptr::{NonNull, null_mut};
 /// The alignment that SQLite requires of an allocation.
 const ALIGN: usize = 8;
 
-/// The methods.
 pub(crate) const METHODS: MemMethods = MemMethods {
     malloc: Some(malloc),
     free: Some(free),

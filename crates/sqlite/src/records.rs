@@ -1,4 +1,4 @@
-//! The record beside each cached page: the two addresses by which SQLite knows it, and the bytes
+//! The record beside each cached page: the two addresses by which SQLite names it, and the bytes
 //! that SQLite keeps with a page.
 
 use crate::abi::PcachePage;
@@ -16,21 +16,20 @@ use std::sync::Mutex;
 pub(crate) struct Record {
     /// The page in SQLite's view; SQLite uses the address of this field for the page.
     pub(crate) known: PcachePage,
-    /// The page.
     pub(crate) page: RawPage,
-    /// Its number in the database.
+    /// The number of the page in the database.
     pub(crate) key: u32,
     /// Its index in the file mapping: its key, unless it is displaced.
     pub(crate) index: u32,
-    /// True while SQLite has it pinned.
+    /// SQLite has pinned the page.
     pub(crate) is_held: bool,
-    /// True if the index had no memory to give it the place of its key.
+    /// The index had no memory to move the page to its key.
     pub(crate) is_displaced: bool,
     /// The next displaced page.
     pub(crate) next: *mut Record,
 }
 
-/// Bytes before SQLite's own.
+/// Bytes before SQLite's bytes.
 const HEAD: usize = size_of::<Record>();
 const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple of 8");
 
@@ -76,8 +75,8 @@ impl Records {
         // of 16, and is only ours.
         unsafe {
             let extra = memory.add(HEAD);
-            // SQLite recognises a new page by its first eight bytes, which are zero. Its own cache
-            // clears all of them, too.
+            // SQLite recognises a new page by its first eight bytes, which are zero. Like SQLite's
+            // own cache, clears all bytes.
             extra.write_bytes(0, self.extra);
             record.write(Record {
                 known: PcachePage {
