@@ -4,12 +4,11 @@ use crate::settings::settings;
 use crate::{process, record, signal, statistics};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
-/// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
-/// It is pinned here because a constructor runs under the loader's lock. The first allocation would
-/// have to wait for that lock, maybe with locks of the program held.
-///
-/// The settings are read here as well: a program that never allocates reports itself as such, and a
-/// user learns at the start if statistics cannot be written.
+/// and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor pins
+/// it, because it runs under the loader's lock; the first allocation would have to wait for that
+/// lock, maybe with locks of the program held. The settings are read here as well: then a program
+/// that never allocates reports itself as such, and a user learns at the start if statistics cannot
+/// be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

@@ -96,14 +96,12 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("background->inline", &INLINE);
 }
 
-/// Stores the settings: whether a thread may be started, and how long freed memory is kept (0: not
-/// at all; negative: for ever).
+/// Stores whether a thread may be started, and how long freed memory is kept (negative: for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     ALLOWED.store(allowed, Ordering::Relaxed);
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
 }
 
-/// In the child of a fork, which has no background thread.
 pub(crate) fn forget_thread() {
     // Only if it changes, because the kernel copies each page that the child writes.
     if STATE.load(Ordering::Relaxed) != NONE {
@@ -114,8 +112,7 @@ pub(crate) fn forget_thread() {
     Cache::forget_work();
 }
 
-/// Starts the thread, if it is allowed, for callbacks that only this thread may call. The caller is
-/// not inside `malloc` or `free`.
+/// Starts the thread, if allowed, for callbacks. The caller is not inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
     if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
@@ -123,8 +120,7 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
-/// Called at the end of slow frees, with no lock held. Starts or wakes the thread if there is
-/// enough to give back. O(nodes).
+/// Called at the end of slow frees, with no lock held; starts or wakes the thread if due. O(nodes).
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
     if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
@@ -175,8 +171,7 @@ pub(crate) fn start_while_allocating() {
     }
 }
 
-/// Returns whether [`start_while_allocating`] may start the thread: the process has several threads
-/// but no background thread, and enough is in use.
+/// Returns whether [`start_while_allocating`] may start the thread. O(1).
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
@@ -185,8 +180,7 @@ pub(crate) fn may_be_due() -> bool {
                 && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of the thread's work, done by the caller: a round of purging if one is due, else the
-/// next look if half a delay has passed.
+/// One step of the thread's work, done by the caller: a round of purging if due, else a look if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
@@ -222,8 +216,7 @@ fn start() {
     }
 }
 
-/// Has the background thread, if it runs, empty the slots of all CPUs, unless the caller may stop
-/// the CPUs itself. Waits until they are empty.
+/// Has the background thread empty the slots of all CPUs, unless the caller may stop the CPUs.
 pub(crate) fn empty_slots() {
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);

@@ -7,11 +7,9 @@ use quarry_sys::locks::Visit;
 
 pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 
-/// The balance of the budget between the heap and a page cache.
 pub(crate) trait Balancer {
     type Wait: Wait;
 
-    /// Returns whether a balance is due. O(1).
     #[inline]
     fn is_due() -> bool {
         false
@@ -30,7 +28,6 @@ pub(crate) trait Balancer {
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
 
-    /// Returns whether the cache has been used. O(1).
     fn is_used() -> bool {
         false
     }

@@ -10,7 +10,6 @@ use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, CacheParams, Remaining, SlabStats};
 use quarry_sys::report::warn;
 
-/// The parameters of a cache for values of type `T`.
 pub(crate) fn params_of<T>() -> CacheParams {
     // Values of size 0 have distinct addresses too.
     CacheParams { size: size_of::<T>().max(1), align: align_of::<T>() }
@@ -52,7 +51,6 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// ```
 pub struct Cache<T> {
     raw: RawCache,
-    /// Values are moved in and out; the cache itself has no value.
     values: PhantomData<fn(T) -> T>,
 }
 
@@ -103,8 +101,7 @@ impl<T> Cache<T> {
     #[inline]
     fn boxed(&self, object: NonNull<u8>, value: T) -> CacheBox<'_, T> {
         let place = object.cast::<T>();
-        // SAFETY: objects of the cache have the size and the alignment of a T, and only we have
-        // this one.
+        // SAFETY: objects of the cache have the size and the alignment of a T, and this one is new.
         unsafe { place.write(value) };
         CacheBox { place, raw: self.raw, cache: PhantomData }
     }
@@ -199,8 +196,7 @@ impl<T> Deref for CacheBox<'_, T> {
 impl<T> DerefMut for CacheBox<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the place holds a value until the box is dropped, and the box is borrowed
-        // uniquely.
+        // SAFETY: the place holds a value until the box is dropped; the borrow is unique.
         unsafe { self.place.as_mut() }
     }
 }

@@ -44,7 +44,6 @@ impl core::fmt::Display for BadName {
     }
 }
 
-/// The pieces of a name: text, or the number of the process.
 fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadName> {
     let mut rest = name;
     while let Some((text, behind)) = rest.split_once('%') {
@@ -68,8 +67,6 @@ impl FileName {
         Self(UnsafeCell::new([0; FILE_NAME_BYTES]))
     }
 
-    /// Stores a name.
-    ///
     /// # Errors
     /// If the text is not a file name.
     ///
@@ -95,14 +92,12 @@ impl FileName {
     /// # Safety
     /// The name has been set.
     pub(crate) unsafe fn given(&self) -> &str {
-        // SAFETY: the name was set (the caller's promise), with a NUL after it, and does not change
-        // any more.
+        // SAFETY: the name was set (the caller's promise), ends with a NUL, and never changes
+        // again.
         let name = unsafe { CStr::from_ptr(self.0.get().cast()) };
         name.to_str().unwrap_or("?")
     }
 
-    /// The name for this process.
-    ///
     /// # Safety
     /// Same as [`given`](Self::given).
     pub(crate) unsafe fn expanded(&self) -> Expanded {

@@ -36,8 +36,7 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
 }
 
 pub(crate) fn register_handlers() {
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process,
-    // because their object is never unloaded.
+    // SAFETY: the handlers live as long as the process, because their object is never unloaded.
     unsafe { glibc::at_fork(before, in_parent, in_child) };
 }
 

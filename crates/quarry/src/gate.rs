@@ -6,8 +6,7 @@ use quarry_sys::percpu::PerCpu;
 
 pub(crate) static GATE: Gate = Gate::new();
 
-/// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
-/// preserve `errno`.
+/// Enters the gate for a slow path; a fork waits until the guard is dropped. May change `errno`.
 #[inline]
 pub(crate) fn enter() -> GateGuard<'static> {
     // Before the instance is ready, a thread cannot ask for its CPU.
@@ -19,7 +18,6 @@ pub(crate) fn try_enter() -> Option<GateGuard<'static>> {
     GATE.try_enter(STACK.percpu().current().index())
 }
 
-/// Runs `look` while no other thread is inside.
 pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
     GATE.close();
     let seen = look();

@@ -36,7 +36,6 @@ pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 /// The policy has optional mechanisms: all policies except the default have them.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
-/// True if this build can check for errors of the program.
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
 
 /// The policies of the process-wide instance.

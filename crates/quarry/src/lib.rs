@@ -184,7 +184,7 @@ impl Quarry {
         }
     }
 
-    /// Frees the old memory of a moved object: to its slab at once, so that the slab can become
+    /// Frees the old memory of a moved object to its slab at once, so that the slab can become
     /// empty.
     ///
     /// # Safety

@@ -67,7 +67,6 @@ pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     OWN.store(limit_frames, Relaxed);
 }
 
-/// Reads the memory of the machine, once.
 pub(crate) fn ask_machine() {
     if MACHINE.load(Relaxed) == usize::MAX
         && let Some(bytes) = overcommit::memory_and_swap()
@@ -92,8 +91,7 @@ fn is_guessing() -> bool {
     GUESSING.load(Relaxed) == YES
 }
 
-/// Sets the program's own limit in bytes, rounded down to frames; it replaces the option. Memory in
-/// use stays in use.
+/// Sets the program's own limit in bytes, in place of the option. Memory in use stays in use.
 pub(crate) fn set_own(bytes: usize) {
     OWN.store(frames(bytes as u64), SeqCst);
     apply();
@@ -123,8 +121,7 @@ fn apply() {
     }
 }
 
-/// Called before a request of `size` bytes that the fast path could not serve. O(1) except for one
-/// look per step of growth.
+/// Called before a request that the fast path could not serve. O(1), except for one look per step.
 #[inline]
 pub(crate) fn before(size: usize) {
     // A mapping takes fresh memory, less the memory of freed mappings.
@@ -144,8 +141,7 @@ pub(crate) fn before(size: usize) {
     }
 }
 
-/// Called after a request has found no memory: returns whether it may succeed now, because a look
-/// has raised the limit of the group. O(1) except for one look in some milliseconds.
+/// Returns whether a refused request may succeed now, because a look has raised the group's limit.
 #[cold]
 pub(crate) fn is_raised() -> bool {
     let (group, looked) = (GROUP.load(SeqCst), LOOKED_NS.load(Relaxed));
@@ -163,8 +159,7 @@ pub(crate) fn is_raised() -> bool {
     GROUP.load(SeqCst) > group
 }
 
-/// Called a few times a second while memory goes back: makes growth from here on cause a look, even
-/// if the heap was larger before.
+/// Called while memory goes back: growth from here on causes a look, even below the last size.
 pub(crate) fn look_again() {
     let next = held().saturating_add(STEP_FRAMES);
     if next < NEXT_LOOK.load(Relaxed) {

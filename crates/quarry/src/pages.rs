@@ -214,7 +214,6 @@ impl Pages<'_> {
         self.order
     }
 
-    /// Ends the count of the block in its pool; returns its start.
     fn leave(self) -> NonNull<u8> {
         self.pool.in_use.fetch_sub(1 << self.order, Relaxed);
         let start = self.start;

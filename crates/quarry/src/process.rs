@@ -207,8 +207,7 @@ fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.alloc_zeroed_fast(size)?;
-    // `pthread_create` allocates a table this way, maybe after the heap has grown in one thread
-    // (see `background`).
+    // `pthread_create` allocates a table this way: see `background`.
     if size > 64 && background::may_be_due() {
         start_thread();
     }
@@ -222,8 +221,6 @@ fn start_thread() {
     background::start_while_allocating();
 }
 
-/// Same as [`Stack::realloc`].
-///
 /// # Safety
 /// Same as [`Stack::realloc`].
 #[inline]
@@ -339,8 +336,7 @@ pub fn validate() -> Result<(), Broken> {
     gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves. Runs it again if it has found no
-/// memory, and there may be memory by now.
+/// Runs `request` of `size` bytes on the instance, if it serves; again if there may be memory now.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -359,10 +355,9 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     object
 }
 
-/// Runs `request` again: if the control group has room by now, after the slots of other CPUs were
-/// emptied, which may have held the only free objects, and after balances of the background thread,
-/// which may call functions that this thread may not. Takes a `dyn`, because each of four copies
-/// would be large.
+/// Runs `request` again: if the control group has room now, after the slots of other CPUs were
+/// emptied, and after balances of the background thread, which may call functions that this thread
+/// may not. Takes a `dyn`, because each of four copies would be large.
 #[cold]
 #[inline(never)]
 fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Object> {
@@ -423,8 +418,6 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     gate::with_all_outside(|| STACK.percpu().lending_barrier(work))
 }
 
-/// Same as [`Stack::free`].
-///
 /// # Safety
 /// Same as [`Stack::free`].
 #[inline]

@@ -55,10 +55,8 @@ impl From<OsError> for CacheError {
     }
 }
 
-/// A cache of untyped objects of the process's one stack. [`Cache`](crate::Cache) is its safe and
-/// typed interface.
-///
-/// It is a number and may be copied; the cache lives until [`destroy`](Self::destroy).
+/// A cache of untyped objects of the process. It is a number and may be copied; the cache lives
+/// until [`destroy`](Self::destroy). [`Cache`](crate::Cache) is the safe and typed interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawCache {
     id: CacheId,

@@ -119,8 +119,7 @@ impl Drop for RawReserve {
     fn drop(&mut self) {
         let (cache, left) = (self.cache(), self.left());
         // A reserve without objects may outlive its cache.
-        // SAFETY: these words were written; no other code has the objects or the block, which does
-        // not count as a reserve from here on.
+        // SAFETY: these words were written; no other code has the objects or the block.
         unsafe {
             let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);
             if !objects.is_empty() {

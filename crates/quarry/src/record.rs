@@ -39,8 +39,7 @@ const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 const FIRST_NS: u64 = 25_000_000;
 /// Frames in use, 4 MiB, from which on the first publication does not wait for [`FIRST_NS`].
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
-/// The lowest descriptor of a page that is made later: by then the program may have closed all
-/// descriptors that it has not opened, and count on the lowest numbers for its own files.
+/// The lowest descriptor of a page that is made later: the program may count on lower numbers.
 const LATE_DESCRIPTOR: i32 = 100;
 /// Value of [`NEXT_NS`] until the first slow path, which defers the publication.
 const AT_FIRST: u64 = 1;
@@ -66,8 +65,7 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 #[unsafe(no_mangle)]
 pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
 
-// Another object of the process may have the symbol as well: the preloaded library, or a second
-// object with Quarry inside. Each uses its own symbol.
+// Each object with Quarry inside (the preloaded library, a second object) uses its own symbol.
 core::arch::global_asm!(".protected quarry_record");
 
 /// Makes the page, or defers this to the first publication. Called once, when the object is loaded.
@@ -92,8 +90,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Makes the page, with a descriptor of at least this number, and sends the descriptor to the
-/// watcher, if there is one. False if the system refuses the page.
+/// Makes the page, with at least this descriptor, and sends it to a watcher; false if refused.
 fn make(least_descriptor: i32) -> bool {
     let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, least_descriptor) else {
         return false;
@@ -156,9 +153,8 @@ pub(crate) fn note_background(is_there: bool) {
     HAS_BACKGROUND.store(is_there, Relaxed);
 }
 
-/// Called at the end of slow paths that allocate, with no lock held, outside the gate. Frees do not
-/// pay for reading the clock, which is 1 % of the shortest slow allocation. O(1), except for one
-/// publication in 100 ms.
+/// Called at the end of slow paths that allocate (not frees: reading the clock is 1 % of the
+/// shortest path), with no lock held, outside the gate. O(1), except for one publication in 100 ms.
 #[inline]
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);
@@ -178,7 +174,6 @@ fn publish_from(next: u64) {
     }
 }
 
-/// Returns whether the heap has grown before there is a page. O(1).
 fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && STACK.pages().zones().budget().used() >= GROWN_FRAMES
 }
@@ -241,8 +236,7 @@ extern "C" fn publish_at_exit() {
     publish();
 }
 
-/// In the child of a fork: the record is the parent's, and the child claims one when it publishes.
-/// A short-lived child never publishes, unless it should be visible live.
+/// In the child of a fork: the record is the parent's; the child claims one when it publishes.
 pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();

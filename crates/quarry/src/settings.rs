@@ -81,8 +81,7 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Confines the process if `QUARRY_SANDBOX=1`. Runs before any request to the system, and so before
-/// the settings are read on a stack of Quarry's own.
+/// Confines the process if `QUARRY_SANDBOX=1`. Runs before any request to the system.
 pub(crate) fn confine_if_asked() {
     let mut asks = false;
     each_entry(|entry| {
@@ -94,7 +93,6 @@ pub(crate) fn confine_if_asked() {
     }
 }
 
-/// The settings of the process, if they have been read.
 pub(crate) fn known() -> Option<&'static Settings> {
     // SAFETY: once READ is seen, the settings do not change any more.
     (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })

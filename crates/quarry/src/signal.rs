@@ -31,9 +31,8 @@ static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler for a signal. Called once, when the object is loaded.
 pub(crate) fn install(number: c_int) {
-    // SAFETY: both structures are valid for the call; all zero bytes are a valid one, with an empty
-    // mask. The handler calls only async-signal-safe functions, and lives as long as the process,
-    // because its object is never unloaded.
+    // SAFETY: both structures outlive the calls; all zero bytes are a valid action with an empty
+    // mask. The handler is async-signal-safe, and its object is never unloaded.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         let mut before = MaybeUninit::<libc::sigaction>::uninit();
@@ -59,8 +58,7 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     drop(errno);
     let before = BEFORE.load(Ordering::Acquire);
     let takes_info = BEFORE_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0;
-    // SAFETY: the handler that the program had installed for this signal is called as the kernel
-    // would call it.
+    // SAFETY: calls the handler that the program had installed as the kernel would call it.
     unsafe {
         match before {
             0 => {}

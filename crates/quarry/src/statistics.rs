@@ -20,8 +20,7 @@ const STANDARD_ERROR: u32 = 1;
 const FILE: u32 = 2;
 static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 
-/// A copy of standard error, for programs that close theirs to be sure of their output; standard
-/// error itself if it could not be copied.
+/// A copy of standard error, which programs may close; standard error itself without a copy.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
 /// The lowest number of the copy: programs count on the lowest free descriptors.
 const COPY_FROM: c_int = 100;
@@ -57,7 +56,6 @@ pub(crate) fn set_format(value: &str) {
     }
 }
 
-/// The requested format; without a request, the format by the ending of the file's name.
 fn format(file: &[u8]) -> Format {
     match FORMAT.load(Ordering::Relaxed) {
         JSON => Format::Json,
@@ -144,8 +142,7 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
 /// Checks that a file can be written, as far as visible without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the name is NUL-terminated; lstat fills `status` if it succeeds, and `status` is read
-    // only then.
+    // SAFETY: the name is NUL-terminated; `status` is read only if lstat has filled it.
     let kind = unsafe {
         let is_there = libc::lstat(name.as_ptr(), status.as_mut_ptr()) == 0;
         is_there.then(|| status.assume_init().st_mode & libc::S_IFMT)
@@ -195,7 +192,6 @@ fn status_of(descriptor: c_int) -> Option<libc::stat> {
     unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
 
-/// A file that statistics are appended to, closed when dropped.
 struct RegularFile(c_int);
 
 impl RegularFile {

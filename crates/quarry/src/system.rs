@@ -41,8 +41,7 @@ pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *
     };
     let moved = alloc(wanted);
     if !moved.is_null() {
-        // SAFETY: both allocations have at least the smaller size and are different; the caller
-        // gives up the old one.
+        // SAFETY: the allocations differ and have at least this size; the caller gives up the old.
         unsafe {
             core::ptr::copy_nonoverlapping(pointer, moved, size.min(layout.size()));
             libc::free(pointer.cast());

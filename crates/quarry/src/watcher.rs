@@ -17,8 +17,7 @@ unsafe extern "C" {
 const MESSAGE_BYTES: usize = 64;
 
 pub(crate) fn tell(socket: &[u8], page: i32) {
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
+    // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     let mut message = [0; MESSAGE_BYTES];
     let pid = pid.to_ne_bytes();

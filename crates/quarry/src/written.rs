@@ -28,8 +28,7 @@ unsafe extern "C" {
 }
 
 fn process() -> (&'static str, u32) {
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
+    // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     (name.to_str().unwrap_or("?"), pid.unsigned_abs())
 }
@@ -56,8 +55,7 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     write!(out, "{}", STACK.report(Section::ALL))
 }
 
-/// Memory for a record and for its text. The heap may be full, and the stack may be small, as in a
-/// signal handler.
+/// Memory for a record and its text: the heap may be full, and the stack of a signal handler small.
 struct Scratch(NonNull<u8>);
 
 /// The longest line: 56 caches have at most 500 bytes each, and everything else has less than that.
@@ -73,8 +71,7 @@ impl Scratch {
     }
 
     fn parts(&mut self) -> (&mut [u64; RECORD_WORDS], &mut [u8]) {
-        // SAFETY: fresh memory of SCRATCH_BYTES at the start of a page, all zero, which is ours as
-        // long as this lives; the parts do not overlap.
+        // SAFETY: fresh zeroed memory of SCRATCH_BYTES, which is ours; the parts do not overlap.
         unsafe {
             let text = self.0.add(RECORD_BYTES);
             let text = core::slice::from_raw_parts_mut(text.as_ptr(), TEXT_BYTES);

@@ -38,8 +38,7 @@ pub(super) fn begin() {
     HAS_VOWED.store(false, Ordering::Relaxed);
 }
 
-/// Gives up rights that the main thread has given up. With `no_new_privileges`, also gives up the
-/// right to gain rights by `exec`.
+/// Gives up rights that the main thread has given up, also the right to gain rights by `exec`.
 pub(super) fn follow_main(no_new_privileges: bool) {
     if !HAS_NONE.load(Ordering::Relaxed) {
         give_up();

@@ -53,8 +53,7 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     let least = match LEAST_STACK.load(Ordering::Relaxed) {
         0 => LIBRARY_BYTES,
         address => {
-            // SAFETY: glibc defines the function of this name with this type; it reads the
-            // attributes.
+            // SAFETY: glibc defines this function with this type; it reads the attributes.
             unsafe { core::mem::transmute::<usize, LeastStack>(address)(attributes) }
         }
     };
@@ -69,9 +68,8 @@ fn ordinary() -> libc::sched_param {
 /// Starts the thread with `body`, detached; returns whether it was started.
 #[inline(never)]
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
-    // SAFETY: the attributes and both signal sets live until the calls are done, and only this
-    // thread uses `BLOCKED` now (see there); the entry point lives as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the attributes and both signal sets outlive the calls, only this thread uses
+    // `BLOCKED` now (see there), and the entry point lives as long as the process (-z nodelete).
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
@@ -108,8 +106,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
 
 pub(super) fn begin() {
     let ordinary = ordinary();
-    // SAFETY: the name is a NUL-terminated string of at most 16 bytes; the parameters are valid for
-    // the call.
+    // SAFETY: the name is NUL-terminated and has at most 16 bytes; the parameters outlive the call.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
         libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
@@ -130,8 +127,7 @@ pub(super) fn watch_process() {
 /// Runs the exit handlers of the program on a thread of the usual stack size, which they may need,
 /// with the signals blocked that the program had blocked.
 fn end_process() -> ! {
-    // SAFETY: a thread with the default attributes; its entry point lives as long as the process.
-    // If the system refuses a thread, exit runs here.
+    // SAFETY: the entry point lives as long as the process. If no thread starts, exit runs here.
     unsafe {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         if libc::pthread_create(thread.as_mut_ptr(), null(), exit, null_mut()) != 0 {

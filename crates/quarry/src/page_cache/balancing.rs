@@ -75,8 +75,7 @@ pub(super) fn want_now() {
     want();
 }
 
-/// Called after the page cache has grown, with no lock held: requests a balance of the budget if it
-/// is due. O(1).
+/// Asks for a balance if it is due after the page cache has grown. The caller has no lock. O(1).
 #[inline]
 pub(super) fn want_if_due() {
     if is_due() {
@@ -84,7 +83,6 @@ pub(super) fn want_if_due() {
     }
 }
 
-/// Called by the background thread: balances the budget if this is due.
 fn balance_if_due() {
     if !is_ready() || !WANTED.load(Acquire) && !is_due() {
         return;
@@ -155,8 +153,7 @@ impl Drop for BalanceWait {
     }
 }
 
-/// Reclaims until `bytes` fewer are in use, or nothing more can be freed; calls the shrinkers of
-/// the program. Returns the number of freed bytes.
+/// The work of [`Budget::reclaim`](super::Budget::reclaim).
 pub(super) fn reclaim(bytes: usize) -> usize {
     if !is_ready() {
         return 0;
@@ -170,8 +167,7 @@ pub(super) fn reclaim(bytes: usize) -> usize {
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 
-/// Asks the background thread to write dirty pages, and starts it if needed; returns whether it
-/// runs. The caller has no lock.
+/// Asks the background thread for writeback, and starts it if needed; returns whether it runs.
 #[cold]
 pub(super) fn wake_for_writeback() -> bool {
     background::start_for_callbacks();
@@ -182,8 +178,7 @@ pub(super) fn wake_for_writeback() -> bool {
     is_there
 }
 
-/// Writes until dirty memory is within its limit and memory is not short. Runs outside the gate,
-/// because the functions of a backing are the program's, and may be slow.
+/// Writes until neither writeback nor a balance is due. Outside the gate: backings may be slow.
 fn write_dirty_pages() {
     writers::write_some(writers::TURN_PAGES, |_| {
         balance_if_due();

@@ -161,8 +161,7 @@ impl Budget {
 
     /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
     /// that grows with the square root of the limit). `scale` is the gap between the marks in
-    /// 10,000ths of the limit, 1 to 3,000 (the kernel's `watermark_scale_factor`; the default is
-    /// 10).
+    /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
     pub fn set_marks(self, min: Option<usize>, scale: u32) {
         let options = MarkOptions { min: min.map(frames), scale };
         STACK.pages().zones().budget().set_marks(options);
@@ -228,8 +227,8 @@ impl Budget {
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration keeps `tell` alive until it has removed it; any thread may
-            // call it.
+            // SAFETY: the registration keeps `tell`, which any thread may call, until it is
+            // removed.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         STACK.pages().zones().budget().keep_reserve();

@@ -13,9 +13,8 @@ use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
 /// Cached pages of files and databases, in the same memory as the heap, under one limit: the cache
-/// may use memory that the heap does not need, and gives it back when the heap needs it.
-///
-/// A process has one page cache, so this type has no values.
+/// may use memory that the heap does not need, and gives it back when the heap needs it. A process
+/// has one page cache, so this type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum PageCache {}
 

@@ -124,8 +124,7 @@ impl<A: Access> FileBacking<A> {
         self.file.number()
     }
 
-    /// Asks the system for the size, and asks again if another task changed the known size during
-    /// the call, because the answer may be older than this change.
+    /// Asks the system for the size; asks again if another task changed the known size meanwhile.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {

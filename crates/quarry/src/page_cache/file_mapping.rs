@@ -21,7 +21,6 @@ use quarry_mm::stack::Request;
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;
 
-/// A mapping and its backing, in memory of the stack.
 #[repr(C)]
 struct Inner<B> {
     /// First, because its first field is the writer: a pointer to the writer points to the `Inner`.
@@ -116,8 +115,7 @@ impl<B: Backing> Mapping<B> {
         let bytes = options.order.bytes();
         let most_ahead = (most_ahead_bytes / bytes) as u32;
         let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
-        // SAFETY: the memory has this size and alignment, and is ours alone; the writer stays there
-        // until it is removed.
+        // SAFETY: the memory has this layout and is ours; the writer stays there until its removal.
         unsafe {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
@@ -413,8 +411,7 @@ impl<B: Backing> Drop for Mapping<B> {
     }
 }
 
-/// A mapping whose writer was removed. Dropping this frees its pages and its memory, even if the
-/// backing unwinds in the last write.
+/// Frees a mapping whose writer was removed, even if the backing unwinds in the last write.
 struct Remains<'a, B: Backing>(&'a Mapping<B>);
 
 impl<B: Backing> Drop for Remains<'_, B> {
@@ -455,7 +452,6 @@ impl<B: Backing> fmt::Debug for Mapping<B> {
     }
 }
 
-/// The indexes of a range.
 fn of_bounds(range: impl RangeBounds<u64>) -> Range<u64> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,

@@ -123,9 +123,9 @@ impl<'a> Run<'a> {
 
     fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
         let Some(page) = self.pages[number] else { return &mut [] };
-        // SAFETY: the run has the page's exclusive latch and its pin until the page is filled, and
-        // makes one slice of its bytes at a time. They came from the system as zeroes, and hold
-        // what was written there since.
+        // SAFETY: until the page is filled, the run has its exclusive latch and its pin, and makes
+        // one slice of its bytes at a time. Memory from the system is zeroed, so they are
+        // initialised.
         unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
     }
 
@@ -211,8 +211,7 @@ fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> PageError 
     }
 }
 
-/// Adds new pages of a range to a run, until a page is cached already or memory is short. Returns
-/// the first index that it has not added.
+/// Adds pages of a range until one is cached already or memory is short; returns the next index.
 fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     for index in range.clone() {
         if run.is_full() || run.core.raw.is_cached(index) {
@@ -231,8 +230,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     range.end
 }
 
-/// Reads the pages of a range that are not cached; gives up if memory is short or the backing
-/// refuses.
+/// Reads pages of a range that are not cached, until memory is short or the backing refuses.
 pub(crate) fn read_ahead<B: Backing>(
     core: &MappingCore,
     backing: &B,

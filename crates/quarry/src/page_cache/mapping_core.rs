@@ -80,7 +80,6 @@ impl MappingCore {
         }
     }
 
-    /// Counts the end of a pin.
     #[inline]
     pub(crate) fn note_unpin(&self) {
         if self.pins_of != GroupId::ROOT {
@@ -115,7 +114,6 @@ impl MappingCore {
         (1 << 63) / self.page_bytes as u64
     }
 
-    /// Refuses calls in any process except the one that made the mapping.
     pub(crate) fn check_process(&self) -> Result<(), PageError> {
         if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }
     }
@@ -163,13 +161,11 @@ impl MappingCore {
         if has_background && !writers::is_overdue() {
             return;
         }
-        // Writes dirty pages of this mapping; other threads and the background write other pages.
         // SAFETY: the writer belongs to this mapping.
         unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
     }
 
-    /// Like [`RawMapping::get_or_alloc`], but if all memory is in use because of dirty pages,
-    /// writes some of them first.
+    /// Like [`RawMapping::get_or_alloc`], but makes room first if dirty pages fill the memory.
     pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
         let mut rounds = match effort {
             Effort::Every => MOST_ROUNDS,
@@ -202,7 +198,6 @@ impl MappingCore {
             || wait.has_balanced()
     }
 
-    /// Marks a page that the caller pins as newer than the backing.
     pub(crate) fn mark_dirty(&self, page: RawPage) {
         inside(|cache| cache.mark_dirty(page.0));
     }
@@ -217,20 +212,17 @@ impl MappingCore {
         self.errors.record(errno);
     }
 
-    /// Returns whether the background skips the mapping for now.
     pub(crate) fn is_quiet(&self) -> bool {
         let until = self.quiet_until_ns.load(Relaxed);
         until != 0 && coarse_ns() < until
     }
 
-    /// Called when writes succeed again.
     pub(crate) fn end_quiet(&self) {
         if self.quiet_until_ns.load(Relaxed) != 0 {
             self.quiet_until_ns.store(0, Relaxed);
         }
     }
 
-    /// A position in the errors, for a flusher.
     pub(crate) fn error_cursor(&self) -> ErrorCursor {
         self.errors.cursor()
     }

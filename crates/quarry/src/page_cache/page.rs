@@ -146,10 +146,8 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 
     /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that has
-    /// latched the page itself would wait for ever.
-    ///
-    /// If more than 20 % of the memory is dirty (`vm.dirty_ratio`), this writes some dirty pages
-    /// first.
+    /// latched the page itself would wait for ever. If more than 20 % of the memory is dirty
+    /// (`vm.dirty_ratio`), this writes some dirty pages first.
     #[inline]
     #[must_use]
     pub fn latch_exclusive(self) -> PageWrite<'a> {
@@ -297,8 +295,7 @@ impl DerefMut for PageWrite<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.is_changed = true;
         let pin = &self.pin;
-        // SAFETY: the page is pinned, filled, and latched for writing, and the latch is borrowed
-        // uniquely.
+        // SAFETY: the page is pinned, filled, and latched for writing; the borrow is unique.
         unsafe { core::slice::from_raw_parts_mut(pin.bytes.as_ptr(), pin.len_of()) }
     }
 }

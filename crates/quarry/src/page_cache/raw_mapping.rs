@@ -39,10 +39,9 @@ pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     work(cache())
 }
 
-/// A mapping of the page cache, with pages by their numbers ([`RawPage`]).
-/// [`Mapping`](crate::Mapping) is the safe and typed interface, with a backing.
-///
-/// This is a number and may be copied; the mapping lives until [`destroy`](Self::destroy).
+/// A mapping of the page cache, with pages by their numbers ([`RawPage`]). It is a number and may
+/// be copied; the mapping lives until [`destroy`](Self::destroy). [`Mapping`](crate::Mapping) is
+/// the safe and typed interface, with a backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawMapping {
     id: MappingId,
@@ -109,9 +108,6 @@ impl RawMapping {
     }
 
     /// Pins the page at `index`, if it is cached; waits while another task fills it.
-    ///
-    /// # Errors
-    /// The error of that fill.
     pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, PageError> {
         Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
     }
@@ -121,8 +117,7 @@ impl RawMapping {
         inside(|cache| cache.is_cached(self.id, index))
     }
 
-    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns
-    /// their number.
+    /// Pins dirty pages from index `from` on, in order, into `out`; returns their number.
     pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
         collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
     }
@@ -304,8 +299,7 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks a page that the caller fills as read ahead, and as the marker of its window if
-    /// `is_marker`.
+    /// Marks a page as read ahead by the caller that fills it, and as the marker if `is_marker`.
     pub(crate) fn mark_read_ahead(self, is_marker: bool) {
         cache().mark_read_ahead(self.0, is_marker);
     }

@@ -76,8 +76,7 @@ impl Registration {
         register: impl FnOnce(*const T) -> Option<Kind>,
     ) -> Result<Self, BudgetError> {
         unsafe fn free<T>(head: NonNull<Head>) {
-            // SAFETY: `of` has put the head of a `Block<T>` of the heap there, which no code uses
-            // any more.
+            // SAFETY: `of` has put the head of a `Block<T>` there, which no code uses any more.
             unsafe {
                 head.cast::<Block<T>>().drop_in_place();
                 process::free(head.cast());
@@ -85,8 +84,7 @@ impl Registration {
         }
         let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
         let block = process::alloc(request).ok_or(BudgetError::NoMemory)?.cast::<Block<T>>();
-        // SAFETY: the memory has room for a block, at a multiple of its alignment, and is ours; the
-        // address of its value lies inside.
+        // SAFETY: the memory has the size and the alignment of a block, and is ours.
         let value = unsafe {
             let seal = seal_of(block.cast());
             block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });

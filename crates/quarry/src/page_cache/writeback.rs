@@ -120,7 +120,6 @@ fn let_go(page: RawPage) {
     unsafe { page.unpin() };
 }
 
-/// Writes dirty pages of a range, at most `most`.
 pub(crate) fn write_range<'a, B: Backing>(
     core: &'a MappingCore,
     backing: &B,
@@ -197,7 +196,6 @@ fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
     if inside(|cache| cache.begin_writeback(page.0)) { Begun::Yes } else { Begun::No }
 }
 
-/// Returns whether any page is dirty. O(depth of the index).
 pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
     let mut found = [None];
     core.raw.dirty_pages(0, &mut found);
@@ -208,7 +206,6 @@ pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
     found[0].is_some()
 }
 
-/// Waits until no page of a range is being written.
 pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
     let mut from = range.start;
     loop {
@@ -252,9 +249,8 @@ pub(crate) fn flush<B: Backing>(
     }
 }
 
-/// Writes all dirty pages, and waits until the backing reports that they survive a loss of power. A
-/// failed sync is recorded as an error of the mapping, like a failed write (`vfs_fsync_range` and
-/// `file_check_and_advance_wb_err`, Linux 6.6).
+/// Flushes all pages, and syncs the backing. A failed sync is recorded as an error of the mapping,
+/// like a failed write (`vfs_fsync_range`, `file_check_and_advance_wb_err`, Linux 6.6).
 ///
 /// # Errors
 /// Same as [`flush`], or the error of the sync.

@@ -34,7 +34,6 @@ pub(crate) struct WriterCalls {
     pub(crate) visit_locks: unsafe fn(NonNull<Writer>, &mut Visit<'_>),
 }
 
-/// The part of a mapping that makes it a writer.
 pub(crate) struct Writer {
     calls: &'static WriterCalls,
     uses: AtomicU32,
@@ -89,8 +88,6 @@ fn each(mut look: impl FnMut(NonNull<Writer>)) {
     }
 }
 
-/// Links a writer.
-///
 /// # Safety
 /// The writer stays where it is until it is removed.
 pub(crate) unsafe fn add(writer: NonNull<Writer>) {
@@ -201,8 +198,7 @@ pub(crate) fn dirty() -> usize {
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: those of the limit, or of the machine if it has fewer, less
-/// those that the heap uses.
+/// Pages that could hold file data: pages of the limit or the machine, less pages of the heap.
 fn dirtyable() -> usize {
     let budget = STACK.pages().zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);

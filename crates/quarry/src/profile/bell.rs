@@ -49,7 +49,6 @@ fn end() {
     stop();
 }
 
-/// In the child of a fork, which no client has asked for a profile.
 pub(super) fn forget() {
     if LEFT.load(Relaxed) != 0 {
         LEFT.store(0, Relaxed);

@@ -136,8 +136,7 @@ fn make_tables() -> OsResult<()> {
     if profile().area().is_none() {
         let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
         let start = os.reserve(bytes)?;
-        // SAFETY: fresh memory of this many words, which is never unmapped; what replaces it is
-        // zero as well.
+        // SAFETY: fresh memory of this size, never unmapped; its replacements are zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
         profile().prepare(&STACK, os, area)?;
     }
@@ -156,8 +155,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// In the child of a fork, to which the profile does not belong. Sampled objects stay samples.
-/// Returns whether there was a profile.
+/// In the child of a fork. Sampled objects stay samples. Returns whether there was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;
