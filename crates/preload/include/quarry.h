@@ -310,8 +310,9 @@ void quarry_stats_print(int fd);
 int quarry_set_limit(size_t bytes);
 
 /*
- Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit or QUARRY_LIMIT
- and the limit of the control group when it was last read. SIZE_MAX without a limit.
+ Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
+ QUARRY_LIMIT) and the limit of
+ the control group when it was last read. SIZE_MAX without a limit.
  */
 size_t quarry_limit(void);
 
@@ -608,9 +609,8 @@ int quarry_mapping_rekey(quarry_mapping *mapping, unsigned long old_index, unsig
 unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
- Reads the figures of the budget into the first `bytes` bytes of `out`: a program that was
- compiled with an older quarry.h has room for fewer figures. Returns 0, or -1 with ENOTSUP if
- QUARRY_DISABLE=1.
+ Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
+ quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 
  `out` has room for `bytes` bytes.
  */
@@ -619,8 +619,8 @@ int quarry_budget_read(quarry_budget *out, size_t bytes);
 /*
  Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
  grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
- limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or above 16 TiB)
- or ENOTSUP.
+ limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
+ ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 

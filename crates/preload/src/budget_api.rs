@@ -131,9 +131,8 @@ fn refused(error: c_int) -> c_int {
     -1
 }
 
-/// Reads the figures of the budget into the first `bytes` bytes of `out`: a program that was
-/// compiled with an older quarry.h has room for fewer figures. Returns 0, or -1 with ENOTSUP if
-/// QUARRY_DISABLE=1.
+/// Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
+/// quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// `out` has room for `bytes` bytes.
@@ -174,8 +173,8 @@ fn figures(budget: Budget) -> QuarryBudget {
 
 /// Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
 /// grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
-/// limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or above 16 TiB)
-/// or ENOTSUP.
+/// limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
+/// ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     if !(1..=3000).contains(&scale) {

@@ -188,8 +188,7 @@ pub unsafe extern "C" fn quarry_cache_free_bulk(
     for object in given {
         cache.demand(object.cast());
     }
-    // SAFETY: all of them are objects of this cache, so no pointer is null, and given up (caller's
-    // promise); the layouts are the same.
+    // SAFETY: all are objects of this cache, not null, and given up (caller's promise).
     unsafe { cache.free_bulk(core::slice::from_raw_parts(objects.cast(), count)) };
 }
 

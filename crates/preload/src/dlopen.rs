@@ -15,8 +15,7 @@ use core::ffi::{c_char, c_int, c_void};
 use quarry::process;
 use quarry_sys::errno::KeepErrno;
 
-/// The function and the flags with which `dlopen` goes on; a calling convention returns them in two
-/// registers on all supported machines.
+/// The function and the flags with which `dlopen` goes on, returned in two registers.
 #[repr(C)]
 struct Onward {
     /// The next definition, or null.

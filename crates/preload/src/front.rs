@@ -55,16 +55,14 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the `malloc` which the program calls; `None` if it is this library. In a
-/// program at a fixed address, `malloc` may have an address in the program that only stands for the
-/// definition.
+/// The object that defines the `malloc` that the program calls; `None` if it is this library. In a
+/// program at a fixed address, `malloc` may be an address that only stands for the definition.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     let (own, _) = look_up(malloc_of_another as *const c_void)?;
     let (found, entry) = look_up(malloc)?;
-    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or an
-    // object that the loader loaded with it.
+    // SAFETY: the entry lies in the symbol table of an object that stays loaded.
     let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;

@@ -33,8 +33,9 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     -1
 }
 
-/// Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit or QUARRY_LIMIT
-/// and the limit of the control group when it was last read. SIZE_MAX without a limit.
+/// Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
+/// QUARRY_LIMIT) and the limit of
+/// the control group when it was last read. SIZE_MAX without a limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();

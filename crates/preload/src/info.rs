@@ -65,8 +65,7 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They have no effect, but succeed,
-/// because some programs end if they fail.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): they succeed without an effect.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
 /// Returns 1 for a parameter that glibc knows, 0 for others.

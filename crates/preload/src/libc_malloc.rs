@@ -29,8 +29,7 @@ impl Next {
         found
     }
 
-    /// Like [`address`](Self::address), but if that is null, the address in the first loaded
-    /// library of `libraries` that has the symbol.
+    /// Like [`address`](Self::address), else the address in the first loaded library that has it.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {
@@ -38,8 +37,8 @@ impl Next {
                 break;
             }
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-            // SAFETY: the names are NUL-terminated. The handle is kept, so that the library stays
-            // loaded as long as its address is known here.
+            // SAFETY: the names are NUL-terminated. The handle is kept, so the library stays
+            // loaded.
             unsafe {
                 let handle = libc::dlopen(library.as_ptr(), flags);
                 if !handle.is_null() {
@@ -57,8 +56,7 @@ impl Next {
     /// `F` is the function pointer type of the symbol.
     unsafe fn find<F>(&self) -> Option<F> {
         let address = self.address();
-        // SAFETY: function pointers and object pointers have one size here, and the caller vouches
-        // for the type.
+        // SAFETY: function and object pointers have one size; the caller vouches for the type.
         (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
     }
 

@@ -20,11 +20,10 @@
 //! If no thread may be started, or the system refuses it, threads that free memory do the looks, a
 //! bounded step at a time, and an idle program keeps its memory.
 //!
-//! In a process with several threads only this thread stops the sequences of other CPUs: `malloc` of
-//! the C library does not make this system call, so a filter of system calls that the program has
-//! installed for its own threads may kill a thread for it. A caller that needs the objects
-//! parked on other CPUs asks this thread, and waits for a moment; without this thread the objects
-//! stay parked.
+//! In a process with several threads only this thread stops the sequences of other CPUs. `malloc`
+//! of the C library does not make this system call, so a filter that the program has installed for
+//! its own threads may kill a thread for it. A caller that needs the objects parked on other CPUs
+//! asks this thread, and waits for a moment; without this thread the objects stay parked.
 //!
 //! A request that leaves the budget below its low mark wakes the thread, which asks the page cache
 //! and the program's shrinkers for memory (see `Balancer`). A program that registers a shrinker
@@ -180,7 +179,7 @@ pub(crate) fn may_be_due() -> bool {
                 && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of the thread's work, done by the caller: a round of purging if due, else a look if due.
+/// One step of the thread's work, by the caller: a round of purging if due, else a look if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();

@@ -15,7 +15,6 @@ pub(crate) struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 // SAFETY: only `set` writes it, before any thread reads (its caller's promise).
 unsafe impl Sync for FileName {}
 
-/// A name with the number of the process in it.
 pub(crate) struct Expanded(Line<FILE_NAME_BYTES>);
 
 impl Expanded {

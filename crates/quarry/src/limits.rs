@@ -97,13 +97,11 @@ pub(crate) fn set_own(bytes: usize) {
     apply();
 }
 
-/// The effective limit in bytes; `None` without a limit.
 pub(crate) fn effective() -> Option<usize> {
     let frames = STACK.pages().zones().budget().limit();
     (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
 }
 
-/// The lower of the own limit and the group's, in frames.
 pub(crate) fn lowest() -> u32 {
     OWN.load(SeqCst).min(GROUP.load(SeqCst))
 }

@@ -196,7 +196,6 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
     serve(request.size, || STACK.alloc_on_stack(request))
 }
 
-/// Allocates outside the gate, if possible.
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     let counted = STACK.watch().alloc_counted(&STACK, size, zeroed);

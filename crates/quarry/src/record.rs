@@ -163,7 +163,6 @@ pub(crate) fn publish_if_due() {
     }
 }
 
-/// Publishes if it is time, by `next`, or if the heap has grown.
 #[inline(never)]
 fn publish_from(next: u64) {
     if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {

@@ -33,9 +33,7 @@ pub(crate) struct Settings {
     pub(crate) cgroup: bool,
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
-    /// `QUARRY_RECORD`.
     pub(crate) record: Wish,
-    /// The signal that `QUARRY_SIGNAL` names.
     pub(crate) signal: Option<c_int>,
     /// `QUARRYRUN_PID`: the process that `quarry run` became, or 0.
     pub(crate) run_pid: u32,

@@ -106,7 +106,6 @@ extern "C" fn print_at_exit() {
     print();
 }
 
-/// Prints the statistics to the target of `QUARRY_STATS`, if there is one.
 pub(crate) fn print() {
     let (target, error) = (TARGET.load(Ordering::Acquire), standard_error());
     if target == STANDARD_ERROR
@@ -162,7 +161,6 @@ fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
     }
 }
 
-/// The folder that a file is in, written into `buffer`.
 fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
     let bytes = name.to_bytes();
     let folder = match bytes.iter().rposition(|byte| *byte == b'/') {

@@ -18,7 +18,6 @@ use quarry_sys::report::FdWriter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
-    /// One line for each process.
     Json,
 }
 

@@ -4,8 +4,7 @@
 //! or if other threads hold the locks of pages that could go. SQLite reports a failure as an error
 //! of its user's statement, so a request is worth several attempts.
 
-/// Attempts per request. If every page is in use, they take at most 3 ms of work, and the turns of
-/// the threads that run between them.
+/// Attempts per request: if every page is in use, 3 ms of work, plus the time of other threads.
 const LOOKS: u32 = 16;
 
 /// Makes a request until it is served; `None` after [`LOOKS`] refusals.

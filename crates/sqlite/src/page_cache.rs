@@ -134,8 +134,7 @@ impl PageCache {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
             // Reclaim takes a clean page of another database first. But a cache above its suggested
-            // size writes its own pages before all memory is gone, because SQLite needs memory for
-            // the writing.
+            // size writes its own pages before memory is gone, because the writing needs memory.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };

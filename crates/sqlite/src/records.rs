@@ -8,10 +8,8 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
-/// A record; SQLite's extra bytes follow it.
-///
-/// Only the thread that uses the database looks at a record, and only while it holds the page. The
-/// page cache frees it with the page.
+/// A record; SQLite's extra bytes follow it. Only the thread that holds the page looks at the
+/// record, and the page cache frees it with the page.
 #[repr(C)]
 pub(crate) struct Record {
     /// The page in SQLite's view; SQLite uses the address of this field for the page.
@@ -71,12 +69,10 @@ impl Records {
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
         let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes after it, lies at a multiple
-        // of 16, and is only ours.
+        // SAFETY: the object has room for a record and the extra bytes, and is ours.
         unsafe {
             let extra = memory.add(HEAD);
-            // SQLite recognises a new page by its first eight bytes, which are zero. Like SQLite's
-            // own cache, clears all bytes.
+            // Zeroes show SQLite that the page is new; SQLite's own cache clears all bytes as well.
             extra.write_bytes(0, self.extra);
             record.write(Record {
                 known: PcachePage {

@@ -94,8 +94,7 @@ const _: () = assert!(
     "a word that every call reads lies where programs write most: change the skew of `FastPath`"
 );
 
-/// Loads the two offsets from the thread pointer that a sequence needs to find its slot, into rsi
-/// and rdx.
+/// Loads into rsi and rdx the offsets from the thread pointer by which a sequence finds its slot.
 macro_rules! registration {
     () => {
         concat!(
@@ -243,9 +242,8 @@ fast_free! {
     free_slow, []
 }
 
-/// Defines `operator delete` with a size under a name: `free`, and a check that a request of this
-/// size can have got an object of this class (`Paths::was_asked_fast`). If not, it jumps to
-/// `$slow`.
+/// Defines `operator delete` with a size: `free`, and a check that a request of this size can have
+/// got an object of this class (`Paths::was_asked_fast`). If not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

@@ -10,10 +10,8 @@ pub(super) const ASLEEP: u32 = 3;
 pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
 pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-/// Counter that is raised to wake the thread.
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Changes the state if it is `from`; returns whether it did.
 pub(super) fn moves(from: u32, to: u32) -> bool {
     STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

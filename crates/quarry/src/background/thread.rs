@@ -115,7 +115,6 @@ pub(super) fn begin() {
     watch_process();
 }
 
-/// Checks whether the thread is the last one, and whether the main thread has given up rights.
 pub(super) fn watch_process() {
     let status = Status::read();
     if status.is_some_and(|status| status.main_has_ended && status.threads == 2) {

@@ -35,7 +35,6 @@ const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Time from which a failed balance may be tried again, on the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// Number of balances that have ended.
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +68,6 @@ fn want() {
     }
 }
 
-/// Like [`want`], but at once, because the limit has changed.
 pub(super) fn want_now() {
     RETRY_AT_NS.store(0, Relaxed);
     want();

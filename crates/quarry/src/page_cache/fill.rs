@@ -21,7 +21,6 @@ struct Run<'a> {
     count: usize,
     /// Number of filled pages, at the front; the run does not own them any more.
     filled: usize,
-    /// The error of the unfilled pages.
     errno: i32,
 }
 

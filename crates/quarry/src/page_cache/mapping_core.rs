@@ -38,7 +38,6 @@ pub(crate) struct MappingCore {
     /// Number of forks of the process when the mapping was made.
     process: u32,
     dirtied: AtomicU32,
-    /// Most pages of a read-ahead window.
     most_ahead: AtomicU32,
     /// The background thread writes nothing before this time, on the coarse clock.
     quiet_until_ns: AtomicU64,

@@ -304,7 +304,6 @@ impl RawPage {
         cache().mark_read_ahead(self.0, is_marker);
     }
 
-    /// Clears the mark; returns whether this call has cleared it.
     pub(crate) fn take_readahead_mark(self) -> bool {
         cache().take_readahead_mark(self.0)
     }

@@ -70,7 +70,6 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Moves `value` into the heap, and registers it.
     pub(crate) fn of<T: Send + Sync + 'static>(
         value: T,
         register: impl FnOnce(*const T) -> Option<Kind>,

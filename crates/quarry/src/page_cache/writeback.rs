@@ -48,7 +48,6 @@ impl<'a> Run<'a> {
         Self { core, first: 0, pages: [None; RUN], count: 0, done: 0 }
     }
 
-    /// Adds a page: the first, or the one that follows the last page of the run.
     fn push(&mut self, index: u64, page: RawPage) {
         if self.count == 0 {
             self.first = index;
@@ -113,7 +112,6 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Gives up the latch and the pin of a page.
 fn let_go(page: RawPage) {
     waiting(|cache| cache.unlatch_shared(page.0));
     // SAFETY: the pin came with the page from the look-up of dirty pages.

@@ -29,7 +29,6 @@ pub(crate) const HARD_RATIO: u32 = 20;
 pub(crate) const TURN_PAGES: usize = 1024;
 
 pub(crate) struct WriterCalls {
-    /// Writes up to `most` dirty pages; returns their number.
     pub(crate) write: unsafe fn(NonNull<Writer>, most: usize) -> usize,
     pub(crate) visit_locks: unsafe fn(NonNull<Writer>, &mut Visit<'_>),
 }
@@ -77,7 +76,6 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     });
 }
 
-/// Calls `look` for each writer, under the lock of the list.
 fn each(mut look: impl FnMut(NonNull<Writer>)) {
     let writers = WRITERS.lock();
     let mut next = writers.first;
@@ -192,7 +190,6 @@ pub(crate) fn set_ratios(background: u32, hard: u32) {
     BACKGROUND.store(background.min(hard), Relaxed);
 }
 
-/// Number of dirty pages of 4 KiB. O(slots).
 pub(crate) fn dirty() -> usize {
     let cache = if is_ready() { STACK.used_page_cache() } else { None };
     cache.map_or(0, |cache| cache.events().dirty() as usize)

@@ -15,7 +15,6 @@ static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the value of `QUARRY_PROFILE` or `QUARRY_PROFILE_MEAN`, while the settings are read.
 pub(crate) fn prepare(name: &str, value: &str) {
     if name == "PROFILE_MEAN" {
         let mean = quarry_mm::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
@@ -31,7 +30,6 @@ pub(crate) fn prepare(name: &str, value: &str) {
     }
 }
 
-/// Starts the profile, if it is asked for, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;

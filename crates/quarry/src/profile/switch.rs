@@ -23,7 +23,6 @@ use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
-/// The counts lie in a memfd.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
@@ -173,7 +172,6 @@ pub(super) fn adopt_in_child() -> bool {
     true
 }
 
-/// Returns whether the counts belong to this process, and not to its parent.
 pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
