@@ -1,5 +1,4 @@
-//! The page cache, for C. `quarry.h` is also made from this file: its readers see the documentation
-//! here.
+//! The page cache, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
@@ -33,9 +32,9 @@ pub struct QuarryPage {
     _private: [u8; 0],
 }
 
-/// The backing of a mapping's pages: functions that several threads call at once, one of them a
-/// thread of Quarry's own with 256 KiB of stack. They must not use the mapping. Those that transfer
-/// return the number of bytes, or a negative errno; they are called again for the rest.
+/// The backing of a mapping's pages. Several threads call the functions at once, one of them a
+/// thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
+/// write return the number of bytes, or a negative errno; they are called again for missing bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryBacking {
@@ -71,7 +70,6 @@ pub struct QuarryBacking {
     pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
 }
 
-/// A backing of C functions, or a file.
 enum AnyBacking {
     Calls(QuarryBacking),
     File(FileBacking<ReadWrite>),
@@ -82,7 +80,6 @@ unsafe impl Send for AnyBacking {}
 // SAFETY: quarry.h requires functions that several threads may call at once.
 unsafe impl Sync for AnyBacking {}
 
-/// The result of a function of C.
 fn moved(result: c_long, asked: usize) -> Result<usize, OsError> {
     match usize::try_from(result) {
         Ok(moved) if moved <= asked => Ok(moved),
@@ -251,8 +248,8 @@ fn builder(page_order: c_uint) -> quarry::MappingBuilder {
 }
 
 /// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
-/// 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an order
-/// that does not exist), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is NULL, or order above 4),
+/// ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// The functions do what quarry_backing requires until the mapping is closed.
@@ -301,7 +298,7 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
 
 /// Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
 /// write that failed since the last flush: then pages that are still dirty are lost. The mapping is
-/// closed in any case.
+/// closed in both cases.
 ///
 /// # Safety
 /// No code uses the mapping any more, and none of its pages is pinned.
@@ -312,7 +309,7 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     let mapping = unsafe { place.read() };
     let flushed = mapping.flush(..);
     if flushed.is_err() {
-        // Otherwise the drop would try again, and print a line.
+        // Otherwise the drop would try to write again, and print a line.
         let _ = mapping.truncate(0);
     }
     drop(mapping);
@@ -325,7 +322,7 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     }
 }
 
-/// Pins a page that is cached; never waits. Returns NULL with ENOENT if it is not cached.
+/// Pins a page that is cached; never waits. Returns NULL with ENOENT if the page is not cached.
 ///
 /// # Safety
 /// The mapping is open.
@@ -406,7 +403,7 @@ pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
 }
 
 /// Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for other threads.
-/// Returns 0, or with QUARRY_TRY -1 with EBUSY.
+/// Returns 0; with QUARRY_TRY, -1 with EBUSY instead of waiting.
 ///
 /// # Safety
 /// The page is pinned, and the calling thread has not locked it.
@@ -464,7 +461,7 @@ pub unsafe extern "C" fn quarry_page_dirty(
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
 /// Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
-/// dirty, with EAGAIN if the backing does not allow some to be written yet, or with ESTALE.
+/// dirty, with EAGAIN if the backing does not allow some pages to be written yet, or with ESTALE.
 ///
 /// # Safety
 /// The mapping is open, and the calling thread has locked none of its pages.
@@ -489,8 +486,8 @@ pub unsafe extern "C" fn quarry_mapping_sync(mapping: *mut QuarryMapping) -> c_i
     answer(unsafe { of(mapping) }.sync())
 }
 
-/// Drops all pages from index `from` on, dirty ones too. A caller that has pinned one keeps its
-/// bytes. Returns 0, or -1 with ESTALE.
+/// Drops all pages from index `from` on, dirty ones too. Pinned pages keep their bytes. Returns 0,
+/// or -1 with ESTALE.
 ///
 /// # Safety
 /// Same as quarry_mapping_flush.
@@ -504,7 +501,7 @@ pub unsafe extern "C" fn quarry_mapping_truncate(
 }
 
 /// Drops the unused clean pages among `count` pages from `first` on; with QUARRY_DIRTY_TOO also
-/// dirty ones. Returns the number of pages that stay.
+/// dirty pages. Returns the number of pages that stay.
 ///
 /// # Safety
 /// The mapping is open.
@@ -521,7 +518,7 @@ pub unsafe extern "C" fn quarry_mapping_invalidate(
     unsafe { of(mapping) }.invalidate(range(first, count), which).busy
 }
 
-/// Reads the pages among `count` pages from `first` on that are not cached: a hint.
+/// Reads the pages among `count` pages from `first` on that are not cached. This is a hint.
 ///
 /// # Safety
 /// The mapping is open.
@@ -536,8 +533,8 @@ pub unsafe extern "C" fn quarry_mapping_prefetch(
 }
 
 /// Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
-/// ENXIO if no page is cached at `old_index` or none can be at `new_index`, EBUSY if another thread
-/// uses the page at `new_index`, ENOMEM or ESTALE.
+/// ENXIO if no page is cached at `old_index` or no page can be at `new_index`, EBUSY if another
+/// thread uses the page at `new_index`, ENOMEM or ESTALE.
 ///
 /// # Safety
 /// The mapping is open.

@@ -54,7 +54,7 @@ mod limits;
 #[cfg(feature = "page-cache")]
 mod page_cache;
 mod pages;
-// Only `libquarry.so` and `quarry-sqlite` see this module.
+// Only `libquarry.so` and `quarry-sqlite` use this module.
 #[cfg(feature = "internals")]
 pub mod process;
 #[cfg(not(feature = "internals"))]
@@ -111,10 +111,10 @@ impl Quarry {
         process::STACK.owns(address)
     }
 
-    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of
+    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
     /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. Memory in use stays in use, and the heap never
-    /// exceeds what the control group allows. Returns whether the limit is in force, which it is
-    /// not with `QUARRY_DISABLE=1`. At the limit requests are refused after one reclaim.
+    /// exceeds what the control group allows. At the limit, requests are refused after one reclaim.
+    /// Returns whether the limit is in force, which it is not with `QUARRY_DISABLE=1`.
     pub fn set_limit(bytes: usize) -> bool {
         process::set_limit(bytes)
     }
@@ -128,9 +128,9 @@ impl Quarry {
     }
 
     /// Returns how full the slab of an object is: whether moving the object elsewhere would free
-    /// memory. The caller keeps the object in use during the call. `None` for addresses outside of
-    /// slabs: requests above 32 KiB, memory that Quarry does not own, and under slab policies that
-    /// cannot tell. O(1), under the lock of the object's size.
+    /// memory. The caller keeps the object in use during the call. `None` for an address outside of
+    /// slabs (a request above 32 KiB, memory that Quarry does not own), and under a slab policy
+    /// that cannot tell. O(1), under the lock of the object's size.
     ///
     /// ```
     /// use quarry::Quarry;
@@ -174,8 +174,8 @@ impl Quarry {
     }
 
     /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
-    /// free object, not from the objects that CPUs hold, which include those freed last. Otherwise
-    /// like [`GlobalAlloc::alloc`], and null if there is no memory.
+    /// free object, not from the objects that CPUs hold, which include the most recently freed.
+    /// Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {
@@ -184,13 +184,13 @@ impl Quarry {
         }
     }
 
-    /// Frees the old memory of a moved object: to its slab at once, so that the slab can become
+    /// Frees the old memory of a moved object to its slab at once, so that the slab can become
     /// empty.
     ///
     /// # Safety
     /// Same as [`GlobalAlloc::dealloc`].
     pub unsafe fn dealloc_dense(pointer: *mut u8, _layout: Layout) {
-        // SAFETY: the caller's promise is passed on; what is freed here is not freed again.
+        // SAFETY: the caller's promise is passed on; the second call frees what the first refused.
         unsafe {
             if !process::free_dense(pointer) {
                 free_refused(pointer);
@@ -213,15 +213,14 @@ impl Quarry {
         process::validate()
     }
 
-    /// The counts of the heap and its memory. `None` if the C library serves, or nothing was
-    /// requested yet. O(size classes * CPUs).
+    /// The counts of the heap and its memory. `None` if the C library serves, or before the first
+    /// request. O(size classes * CPUs).
     #[must_use]
     pub fn stats() -> Option<StackStats> {
         process::stats()
     }
 }
 
-/// The request of a layout.
 #[inline(always)]
 const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())

@@ -15,13 +15,12 @@
 //! ```
 //!
 //! The written profile is raw: the command `quarry profile FILE` turns it into a profile for pprof,
-//! a flame graph or a text. `quarry profile --pid N` profiles a process from outside, by
-//! [`bell`](self) and a memfd that the process then makes.
+//! a flame graph or a text. `quarry profile --pid N` profiles a process from outside.
 //!
-//! The profile is off until one of these, or `QUARRY_PROFILE`, starts it, and costs nothing until
-//! then. While it is on, every request takes a slow entry, which counts its bytes; about one sample
-//! in 512 KiB is recorded with its callers. A forked child has no profile, unless `QUARRY_PROFILE`
-//! asks for one of each process.
+//! The profile is off, and costs nothing, until [`start`], that command or `QUARRY_PROFILE` starts
+//! it. While it is on, every request takes a slow entry, which counts its bytes; about one sample
+//! in 512 KiB is recorded with its callers. A forked child has no profile, unless the name in
+//! `QUARRY_PROFILE` differs for each process (`%p`).
 
 mod at_exit;
 mod bell;

@@ -24,7 +24,7 @@ pub enum CacheError {
     Disabled,
     /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
     Impossible,
-    /// The process has its most caches already.
+    /// The process has as many caches as it can have.
     TooMany,
     /// The system refuses memory.
     NoMemory,
@@ -55,10 +55,8 @@ impl From<OsError> for CacheError {
     }
 }
 
-/// A cache of untyped objects of the process's one stack. [`Cache`](crate::Cache) is its safe and
-/// typed interface.
-///
-/// It is a number and may be copied; the cache lives until [`destroy`](Self::destroy).
+/// A cache of untyped objects of the process. It is a number and may be copied; the cache lives
+/// until [`destroy`](Self::destroy). [`Cache`](crate::Cache) is the safe and typed interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawCache {
     id: CacheId,
@@ -66,8 +64,8 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. If the slab policy merges caches, this may be an existing cache; even then
-    /// each of them is destroyed separately.
+    /// Creates a cache. If the slab policy merges caches, it may share an existing cache; even then
+    /// each is destroyed separately.
     ///
     /// # Errors
     /// The reason why the cache was not created.
@@ -94,7 +92,7 @@ impl RawCache {
         Ok(Self { id, generation })
     }
 
-    /// The cache of a handle; `None` if there is none any more, or never was.
+    /// The cache with this handle; `None` if it was destroyed, or never existed.
     ///
     /// # Safety
     /// No other thread destroys the cache before this thread has used the result for the last time.
@@ -111,26 +109,26 @@ impl RawCache {
         (cache.generation() == generation).then_some(Self { id, generation })
     }
 
-    /// A number for this cache, which no other cache of the process ever has. Never 0.
+    /// A number for this cache, never 0, which no other cache of the process ever gets.
     #[must_use]
     pub fn handle(self) -> usize {
         (self.generation as usize) << NUMBER_BITS | self.id.index()
     }
 
-    /// Its number, for mappings whose pages each have an object of the cache.
+    /// The number of the cache, for mappings whose pages each have an object of it.
     #[must_use]
     pub fn id(self) -> CacheId {
         self.id
     }
 
-    /// The description of its objects.
+    /// The description of the cache's objects.
     #[must_use]
     pub fn info(&self) -> &Cache {
         STACK.find_cache(self.id).expect("the cache has not been destroyed")
     }
 
-    /// Takes an object: memory with any contents, or as the constructor made it. `None` if there is
-    /// no memory. O(1) if the running CPU has an object.
+    /// Takes an object: memory with any contents, or an object in the state of the constructor.
+    /// `None` if there is no memory. O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(self) -> Option<NonNull<u8>> {
@@ -144,8 +142,8 @@ impl RawCache {
         process::serve(cache.order().bytes(), || cache.alloc_slow())
     }
 
-    /// Like [`alloc`](Self::alloc), with all bytes 0; also `None` if there is a constructor, whose
-    /// work this would destroy.
+    /// Like [`alloc`](Self::alloc), with all bytes 0. Also `None` if the cache has a constructor,
+    /// whose work this would destroy.
     #[must_use]
     pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
         if self.info().has_constructor() {
@@ -160,8 +158,8 @@ impl RawCache {
     /// Gives an object back. O(1) if the running CPU has room for it.
     ///
     /// # Safety
-    /// `object` was allocated from this cache, and its user has given it up; if there is a
-    /// constructor, in the state in which the constructor leaves objects.
+    /// `object` was allocated from this cache, and its user has given it up. If the cache has a
+    /// constructor, the object is in the state in which the constructor leaves objects.
     #[inline]
     pub unsafe fn free(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
@@ -188,7 +186,7 @@ impl RawCache {
     }
 
     /// Fills the front of `out` with objects; returns their number, which is less than asked only
-    /// if [`alloc`](Self::alloc) has none, or if the machine could never hold so many. O(objects).
+    /// if [`alloc`](Self::alloc) fails, or the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());
@@ -213,8 +211,8 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.cache(self.id).free_bulk(objects) });
     }
 
-    /// Gives back the memory of the cache beyond what is in use. Each other thread waits at its
-    /// next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow
+    /// path while this runs. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }

@@ -6,11 +6,8 @@ use std::env;
 use std::ffi::{c_char, c_int};
 use std::mem::transmute;
 
-/// `SQLITE_OK`.
 const OK: c_int = 0;
-/// `SQLITE_ERROR`.
 const ERROR: c_int = 1;
-/// `SQLITE_MISUSE`.
 const MISUSE: c_int = 21;
 
 /// The object's name, as it stands in `LD_PRELOAD`.

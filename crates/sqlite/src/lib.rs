@@ -12,8 +12,8 @@
 //! `docs/sqlite.md` describes the effects.
 //!
 //! A page of a database is a page of Quarry's page cache, found without a lock; every cache of
-//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so any of
-//! them may go when any part of the process is short of memory.
+//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so Quarry
+//! reclaims them when any part of the process is short of memory.
 
 // Files use only those above them.
 //

@@ -1,5 +1,4 @@
-//! The backing of a mapping's pages: a file, a device, a part of either, or anything else that has
-//! bytes at offsets.
+//! The trait of backings (files, devices, anything with bytes at offsets), and the errors of pages.
 
 use core::fmt;
 pub use quarry_sys::errno::OsError;
@@ -62,8 +61,8 @@ mod sealed {
 ///
 /// Any thread that uses the mapping calls these functions, several at once; the background thread
 /// calls those that write, on a stack of 256 KiB. They must not use the mapping that the backing
-/// belongs to, or wait for a thread that does. A function that unwinds has failed with `EIO`; on
-/// the background thread, where no code could catch the unwinding, it ends the process.
+/// belongs to, or wait for a thread that does. If a function unwinds, the call fails with `EIO`; on
+/// the background thread it ends the process.
 pub trait Backing: Send + Sync + 'static {
     /// [`ReadWrite`] if pages may be written.
     type Access: Access;
@@ -72,22 +71,22 @@ pub trait Backing: Send + Sync + 'static {
     /// that contains the end is filled up with zeroes.
     fn size(&self) -> u64;
 
-    /// Like [`size`](Self::size), but asks again if that may be out of date. Called before a page
-    /// is refused because it begins after the end.
+    /// Like [`size`](Self::size), but up to date: a backing that remembers its size asks again.
+    /// Called before a page is refused because it begins after the end.
     fn size_anew(&self) -> u64 {
         self.size()
     }
 
-    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one. If
-    /// it reads fewer than asked, it is called again for the rest.
+    /// Reads bytes from `offset` on into the front of `bytes`; returns the number of bytes read, at
+    /// least one. After a short read, it is called again for the remaining bytes.
     ///
     /// # Errors
     /// The cause; then the page is not cached, and each task that waits for it gets the error.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError>;
 
-    /// Reads neighbouring pages from `offset` on; returns the bytes read, from the first page on.
-    /// Called for read-ahead with up to 32 pages, so that one call to the system can serve them
-    /// all; the default calls [`read`](Self::read) for each.
+    /// Reads neighbouring pages from `offset` on; returns the number of bytes read. Called for
+    /// read-ahead with up to 32 pages, so that one system call can fill all of them; the default
+    /// calls [`read`](Self::read) for each page.
     ///
     /// # Errors
     /// Same as [`read`](Self::read), if it has read nothing.
@@ -106,20 +105,21 @@ pub trait Backing: Send + Sync + 'static {
         Ok(done)
     }
 
-    /// Writes neighbouring pages from `offset` on; returns the bytes written, from the first page
-    /// on. If it writes fewer than asked, it is called again for the rest.
+    /// Writes neighbouring pages from `offset` on; returns the number of bytes written. After a
+    /// short write, it is called again for the remaining bytes.
     ///
     /// # Errors
-    /// The cause; then the pages stay dirty, and the next flush reports it.
+    /// The cause; then the pages stay dirty, and the next flush reports the error.
     fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
         let _ = (offset, pages);
         Err(OsError(libc::EROFS))
     }
 
-    /// Returns whether a page may be written whose latest change has this mark: the sequence number
-    /// of a log, given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A backing with a
-    /// write-ahead log (WAL) returns false while the log is not on its device up to this mark; or
-    /// it writes the log up to there, if `is_flush` shows that a caller waits for the page.
+    /// Returns whether a page may be written now. `mark` is the sequence number, in a log, of the
+    /// latest change of the page, as given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A
+    /// backing with a write-ahead log (WAL) returns false while its device lacks the log up to
+    /// `mark`. If `is_flush`, a caller waits for the page, and the backing may write the log up to
+    /// `mark` instead.
     fn may_write(&self, mark: u64, is_flush: bool) -> bool {
         let _ = (mark, is_flush);
         true
@@ -143,11 +143,11 @@ pub enum PageError {
     Full,
     /// The backing refused.
     Io(OsError),
-    /// The page begins after the end of the backing, or mappings have no pages with such an index.
+    /// The page begins after the end of the backing, or no mapping can have a page with this index.
     OutOfRange {
         /// The page.
         index: u64,
-        /// Bytes of the backing; `u64::MAX` if there is none.
+        /// Bytes of the backing; `u64::MAX` for a mapping without a backing.
         size: u64,
     },
     /// [`Backing::may_write`] returned false for this many pages, which stay dirty.

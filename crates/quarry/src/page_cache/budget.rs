@@ -1,8 +1,5 @@
-//! The budget of the process: one limit for its heap and its caches, and the order in which they
-//! give way when memory is short.
-//!
-//! Programs see it as [`Budget`]; `docs/budget.md` describes what is counted and what happens at
-//! the limit.
+//! The interface of programs to the budget of the process: one limit for its heap and its caches.
+//! `docs/budget.md` describes what is counted, and what happens at the limit.
 
 use super::balancing;
 use super::registration::{BudgetError, Kind, Registration};
@@ -17,7 +14,7 @@ use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions, Zone};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::statm::anonymous_bytes;
 
-/// The longest that a wait sleeps without looking at the budget.
+/// Longest sleep of a wait between two looks at the budget: 10 ms.
 const STEP_NS: u64 = 10_000_000;
 
 /// The budget of the process.
@@ -55,7 +52,7 @@ const STEP_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(());
 
-/// A limit that was set, to follow how far the process is from it.
+/// A limit that was set, and how far the process is from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "memory goes back in the background; this says how far that is"]
 pub struct Resize {
@@ -82,9 +79,9 @@ impl Progress {
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// While the group has at most this, its pages are not reclaimed for others.
+    /// Up to this size, the group keeps its pages when other parts of the program need memory.
     pub min: usize,
-    /// Above this the background reclaims from the group.
+    /// Above this size, the background thread reclaims from the group.
     pub high: usize,
     /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
@@ -107,7 +104,7 @@ impl GroupOptions {
     }
 }
 
-/// A part of the program with limits of its own: the file mappings that name it.
+/// Limits for one part of the program: for the file mappings that name this group.
 ///
 /// Dropping the handle does not remove the group while mappings belong to it.
 #[derive(Debug)]
@@ -116,7 +113,7 @@ pub struct Group(GroupId);
 /// The use of a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUse {
-    /// Bytes that are charged.
+    /// Bytes that are charged to the group.
     pub used: usize,
     /// Bytes that are pinned, if the group limits them.
     pub pinned: usize,
@@ -142,8 +139,8 @@ impl Budget {
     }
 
     /// Sets the limit, like [`Quarry::set_limit`](crate::Quarry::set_limit). It applies to requests
-    /// at once; the background gives back memory beyond it, as far as this can be freed. Never
-    /// fails: memory that is in use stays in use.
+    /// at once. The background thread then gives back memory until use is within the limit, as far
+    /// as memory can be freed. Never fails: memory that is in use stays in use.
     pub fn set_limit(self, bytes: usize) -> Resize {
         limits::set_own(bytes);
         background::start_for_callbacks();
@@ -162,9 +159,9 @@ impl Budget {
         limits::effective()
     }
 
-    /// Sets the marks below the limit: the bytes that are kept for reclaim itself (`None`: by the
-    /// square root of the limit), and the gaps between the marks in 10,000ths of the limit (1 to
-    /// 3,000; the kernel's `watermark_scale_factor`, 10).
+    /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
+    /// that grows with the square root of the limit). `scale` is the gap between the marks in
+    /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
     pub fn set_marks(self, min: Option<usize>, scale: u32) {
         let options = MarkOptions { min: min.map(frames), scale };
         STACK.pages().zones().budget().set_marks(options);
@@ -178,8 +175,8 @@ impl Budget {
     }
 
     /// Bytes that the process has in memory outside of the budget: stacks, code that was written
-    /// to, memory that it has mapped itself. `None` without `/proc`. Memory that was requested but
-    /// not touched hides as much of it.
+    /// to, memory that it has mapped itself. `None` without `/proc`. The result is too low by the
+    /// memory that was requested from Quarry but not yet touched.
     #[must_use]
     pub fn unaccounted(self) -> Option<usize> {
         let zones = STACK.pages().zones();
@@ -191,9 +188,8 @@ impl Budget {
         Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
     }
 
-    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the
-    /// difference. Calls shrinkers on this thread: the caller must not hold anything that they
-    /// need.
+    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the bytes
+    /// freed. Calls shrinkers on this thread: the caller must not hold anything that they need.
     pub fn reclaim(self, bytes: usize) -> usize {
         balancing::reclaim(bytes)
     }
@@ -202,7 +198,7 @@ impl Budget {
     /// registration is dropped. An `Arc` of a shrinker is a shrinker.
     ///
     /// # Errors
-    /// If 64 are registered, or there is no memory.
+    /// If 64 shrinkers are registered, or there is no memory.
     pub fn register_shrinker<S: Shrinker + 'static>(
         self,
         shrinker: S,
@@ -221,18 +217,18 @@ impl Budget {
     /// for a reclaim, until the registration is dropped.
     ///
     /// # Errors
-    /// If 16 are registered, or there is no memory.
+    /// If 16 functions are registered, or there is no memory.
     pub fn on_pressure<F: Fn(Pressure) + Send + Sync + 'static>(
         self,
         tell: F,
     ) -> Result<Registration, BudgetError> {
         unsafe fn call<F: Fn(Pressure)>(context: *const (), level: Pressure) {
-            // SAFETY: registered with an `F`, which lives.
+            // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration keeps `tell` alive until it has removed it; any thread may
-            // call it.
+            // SAFETY: the registration keeps `tell`, which any thread may call, until it is
+            // removed.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         STACK.pages().zones().budget().keep_reserve();
@@ -249,7 +245,7 @@ impl Budget {
     /// Makes a group.
     ///
     /// # Errors
-    /// If there are 255.
+    /// If there are 255 groups.
     pub fn group(self, options: &GroupOptions) -> Result<Group, BudgetError> {
         STACK.groups().create(options.limits()).map(Group).ok_or(BudgetError::TooMany)
     }
@@ -262,8 +258,8 @@ impl Resize {
         Progress { target: self.target, used: used() }
     }
 
-    /// Waits until use is within the limit, for at most `most`; if Quarry may have no thread,
-    /// reclaims itself, like [`Budget::reclaim`].
+    /// Waits until use is within the limit, for at most `most`. Without a background thread, the
+    /// caller itself reclaims, like [`Budget::reclaim`].
     pub fn wait(self, most: Duration) -> Progress {
         let end = coarse_ns().saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
         loop {
@@ -281,7 +277,7 @@ impl Resize {
 }
 
 impl Group {
-    /// The group with a number; `None` if there is none.
+    /// The group with this number; `None` if no group has it.
     #[must_use]
     pub fn of(id: GroupId) -> Option<Self> {
         STACK.groups().is_there(id).then_some(Self(id))
@@ -293,7 +289,7 @@ impl Group {
         self.0
     }
 
-    /// Changes the limits. Use beyond them continues, and falls as the group asks for more memory.
+    /// Changes the limits. Use beyond them stays, and falls as the group asks for more memory.
     pub fn set_limits(&self, options: &GroupOptions) {
         STACK.groups().at(self.0).set_limits(options.limits());
     }

@@ -13,9 +13,8 @@ use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
 /// Cached pages of files and databases, in the same memory as the heap, under one limit: the cache
-/// may use memory that the heap does not need, and gives it back when the heap needs it.
-///
-/// A process has one page cache, so this type has no values.
+/// may use memory that the heap does not need, and gives it back when the heap needs it. A process
+/// has one page cache, so this type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum PageCache {}
 
@@ -60,8 +59,8 @@ impl PageCache {
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 
-    /// Sets the percentages of memory that may be dirty: above the first one the background thread
-    /// writes (10), above the second one the threads that change pages write (20).
+    /// Sets the percentages of memory that may be dirty. Above `background` (by default 10) the
+    /// background thread writes; above `hard` (20) the threads that change pages write as well.
     pub fn set_dirty_ratios(background: u32, hard: u32) {
         writers::set_ratios(background, hard);
     }
@@ -82,7 +81,7 @@ impl MappingBuilder {
         Self { order, ..self }
     }
 
-    /// Most bytes that are read ahead of a sequential reader (128 KiB); 0 for none.
+    /// Most bytes that are read ahead of a sequential reader, by default 128 KiB; 0 for none.
     #[must_use]
     pub fn read_ahead(self, bytes: usize) -> Self {
         Self { read_ahead: bytes, ..self }
@@ -133,7 +132,7 @@ impl PageCacheStats {
         self.events.map_or(0, |events| events.writeback())
     }
 
-    /// Counts of events, with the names that `/proc/vmstat` has for them, or would have.
+    /// Counts of events, named as in `/proc/vmstat`, or in its style.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let events = self.events;
         Event::ALL.iter().map(move |(event, name)| (*name, events.map_or(0, |all| all[*event])))

@@ -19,15 +19,15 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// # Ok::<(), quarry::PageError>(())
 /// ```
 ///
-/// It asks the system for the file's size when the file is opened, after a read that ends early,
-/// and before it refuses a page that begins after the end. So a file that another process has made
-/// longer is read to its new end. Cached pages keep their bytes, also the page that contained the
-/// old end, whose rest is zero: drop it before you change it. A page that contains the end of the
-/// file is written up to the end only; a page after the end extends the file by the whole page.
-/// [`set_size`](FileBacking::set_size) moves the end.
+/// Quarry asks the system for the file's size when the file is opened, after a read that ends
+/// early, and before it refuses a page that begins after the end. So it reads to the new end of a
+/// file that another process has made longer. Cached pages keep their bytes: the page that
+/// contained the old end has zeroes after it, so drop that page before you change it. A page that
+/// contains the end of the file is written up to the end only; a page after the end extends the
+/// file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
 ///
-/// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. Only the size
-/// of a file that is written this way must be a multiple of the block size of its device.
+/// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
+/// file that is written this way must be a multiple of the block size of its device.
 pub struct FileBacking<A: Access = ReadOnly> {
     file: FileDescriptor,
     size: AtomicU64,
@@ -124,8 +124,7 @@ impl<A: Access> FileBacking<A> {
         self.file.number()
     }
 
-    /// Asks the system for the size, and asks again if another task changed the known size during
-    /// the call, because the answer may be older than this change.
+    /// Asks the system for the size; asks again if another task changed the known size meanwhile.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {

@@ -21,10 +21,9 @@ use quarry_mm::stack::Request;
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;
 
-/// A mapping and its backing, in memory of the stack.
 #[repr(C)]
 struct Inner<B> {
-    /// The first field, whose first field is the writer, so a writer leads here.
+    /// First, because its first field is the writer: a pointer to the writer points to the `Inner`.
     core: MappingCore,
     backing: B,
 }
@@ -82,12 +81,12 @@ impl<B: Backing> Inner<B> {
 /// ```
 ///
 /// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes its dirty pages,
-/// and prints a line if this fails; a [`flush`](Self::flush) before it returns the reason.
+/// and prints a line if this fails; to learn the reason, call [`flush`](Self::flush) before.
 ///
 /// **Fork.** A mapping belongs to the process that made it. In the child of a fork,
-/// [`get`](Self::get) finds cached pages, with the bytes of the moment of the fork. Calls that may
-/// wait or use the backing return [`PageError::Forked`]; dropping the mapping writes nothing. The
-/// child may make its own mappings.
+/// [`get`](Self::get) finds cached pages, with their bytes at the moment of the fork. Calls that
+/// may wait or use the backing return [`PageError::Forked`]; dropping the mapping writes nothing.
+/// The child may make its own mappings.
 pub struct Mapping<B: Backing> {
     inner: NonNull<Inner<B>>,
     raw: RawMapping,
@@ -116,13 +115,12 @@ impl<B: Backing> Mapping<B> {
         let bytes = options.order.bytes();
         let most_ahead = (most_ahead_bytes / bytes) as u32;
         let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
-        // SAFETY: the memory has this size and alignment, and is ours alone; the writer stays there
-        // until it is removed.
+        // SAFETY: the memory has this layout and is ours; the writer stays there until its removal.
         unsafe {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
         }
-        // The thread is needed to write without a caller, and it keeps memory free for fills.
+        // The background thread writes dirty pages, and keeps memory free for fills.
         background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })
     }
@@ -144,7 +142,7 @@ impl<B: Backing> Mapping<B> {
         &self.inner().backing
     }
 
-    /// The mapping by its number.
+    /// The number of the mapping, for the untyped interface.
     #[must_use]
     pub fn raw(&self) -> RawMapping {
         self.raw
@@ -176,12 +174,11 @@ impl<B: Backing> Mapping<B> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))
     }
 
-    /// Finds a page, or reads it: one task reads, others that want the page wait. Also reads pages
-    /// that a sequential reader will want.
+    /// Finds a page, or reads it: one task reads, and other tasks that ask for the page wait. Also
+    /// reads pages ahead of a sequential reader.
     ///
     /// # Errors
     /// [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`], or [`PageError::Forked`].
-    /// [`PageError::Forked`].
     #[inline]
     pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
         self.core().check_pins()?;
@@ -215,7 +212,7 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Finds a page, or makes a new one, whose bytes the caller fills in; waits while another task
+    /// Finds a page, or makes a new page, whose bytes the caller fills in; waits while another task
     /// fills it.
     ///
     /// # Errors
@@ -267,7 +264,7 @@ impl<B: Backing> Mapping<B> {
     }
 
     /// Reads pages of a range that are not cached, many in one call of the backing. This is a hint:
-    /// if memory is short or the backing refuses, the rest is left out.
+    /// pages are left out if memory is short or the backing refuses.
     pub fn prefetch(&self, range: impl RangeBounds<u64>) {
         let Inner { core, backing } = self.inner();
         if !core.is_forked() {
@@ -275,11 +272,9 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and waits for pages that are latched
-    /// or being written. A task that has pinned such a page keeps its bytes, but no task finds it
-    /// any more. A thread that has one of the pages latched would wait for ever.
-    ///
-    /// Returns the number of dropped pages.
+    /// Drops all pages from index `from` on, dirty ones too; returns their number. Waits for pages
+    /// that are latched or being written: a thread that has latched one of the pages itself would
+    /// wait for ever. Pinned pages keep their bytes, but no task finds them any more.
     ///
     /// # Errors
     /// [`PageError::Forked`].
@@ -308,7 +303,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Gives a cached page another index, marks it dirty, and drops the page that was there.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] if no page is cached at `old`, or none can be at `new`;
+    /// [`PageError::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;
     /// [`PageError::Busy`] if another task uses the page at `new`; [`PageError::Full`],
     /// [`PageError::Forked`].
     pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
@@ -328,8 +323,8 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     }
 
     /// Marks a page as newer than its backing, with the mark of
-    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for owners that know pages by their
-    /// numbers. If too much is dirty, this writes some pages that no task has latched.
+    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for callers that have page numbers. If
+    /// too much is dirty, this writes some pages that no task has latched.
     ///
     /// # Safety
     /// The page belongs to this mapping, and the caller pins it.
@@ -343,22 +338,20 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// are written. Waits for latches: the caller must have no latch of the mapping.
     ///
     /// # Errors
-    /// An error of the backing since the last flush of the mapping, by any writer: each error is
-    /// reported once, and its pages are still dirty. [`PageError::Withheld`] if the backing did not
-    /// allow some writes; [`PageError::Forked`].
+    /// An error of the backing since the last flush of the mapping, whichever task wrote: each
+    /// error is reported once, and its pages are still dirty. [`PageError::Withheld`] if the
+    /// backing did not allow some writes; [`PageError::Forked`].
     pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)
     }
 
-    /// Flushes all pages, and waits until they survive a loss of power
-    /// ([`Backing::sync`]).
+    /// Flushes all pages, and waits until they survive a loss of power ([`Backing::sync`]).
     ///
     /// # Errors
     /// Same as [`flush`](Self::flush), or the error of the backing's sync, which other flushers get
-    /// as well. Writes since the last successful sync may be lost then, although their pages are
-    /// clean, and another sync does not write them: a caller that needs them changes the pages
-    /// again.
+    /// as well. After a failed sync, writes since the last successful sync may be lost although
+    /// their pages are clean, and another sync does not repeat them: change these pages again.
     pub fn sync(&self) -> Result<(), PageError> {
         let Inner { core, backing } = self.inner();
         writeback::sync(core, backing, None)
@@ -381,7 +374,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     }
 }
 
-/// A flusher of a mapping, with its own record of the errors that it knows.
+/// A flusher of a mapping, with its own record of the errors that it has reported.
 pub struct Flusher<'a, B: Backing> {
     mapping: &'a Mapping<B>,
     cursor: ErrorCursor,
@@ -418,21 +411,19 @@ impl<B: Backing> Drop for Mapping<B> {
     }
 }
 
-/// A mapping whose writer was removed. Dropping this frees its pages and its memory, even if the
-/// backing unwinds in the last write.
+/// Frees a mapping whose writer was removed, even if the backing unwinds in the last write.
 struct Remains<'a, B: Backing>(&'a Mapping<B>);
 
 impl<B: Backing> Drop for Remains<'_, B> {
     fn drop(&mut self) {
         let Mapping { inner, raw, .. } = *self.0;
         if self.0.core().is_forked() {
-            // The parent writes the dirty pages, and threads that do not exist here hold latches.
+            // The parent writes the dirty pages; the child lacks the threads that hold latches.
             raw.invalidate(0..u64::MAX, Invalidate::All);
         } else {
             raw.destroy();
         }
-        // SAFETY: the mapping is being dropped: no code borrows it, and without its writer no other
-        // code knows it.
+        // SAFETY: the mapping is being dropped and not linked as a writer: no code has it.
         unsafe {
             inner.drop_in_place();
             process::free(inner.cast());
@@ -444,7 +435,7 @@ impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
         let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
-        // The error may come from an earlier write, which has succeeded since.
+        // The error may come from an earlier write, which was repeated with success since.
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {
@@ -461,7 +452,6 @@ impl<B: Backing> fmt::Debug for Mapping<B> {
     }
 }
 
-/// The indexes of a range.
 fn of_bounds(range: impl RangeBounds<u64>) -> Range<u64> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,

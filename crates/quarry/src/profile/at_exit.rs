@@ -1,6 +1,5 @@
-//! A profile of the whole life of a process: `QUARRY_PROFILE`.
-//!
-//! Memory that is in use when the process ends has leaked, or was left to the system on purpose.
+//! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the end
+//! of the process as leaked; the program may have left it to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
@@ -12,12 +11,10 @@ use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
 
 static NAME: FileName = FileName::new();
-/// True once `NAME` is set: a profile is wanted.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the values of `QUARRY_PROFILE` and `QUARRY_PROFILE_MEAN`, while the settings are read.
 pub(crate) fn prepare(name: &str, value: &str) {
     if name == "PROFILE_MEAN" {
         let mean = quarry_mm::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
@@ -33,7 +30,6 @@ pub(crate) fn prepare(name: &str, value: &str) {
     }
 }
 
-/// Starts the profile, if one is wanted, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
@@ -74,7 +70,6 @@ extern "C" fn write_at_exit() {
     }
 }
 
-/// A file, closed when dropped.
 struct File(c_int);
 
 impl Drop for File {
@@ -84,8 +79,7 @@ impl Drop for File {
     }
 }
 
-/// Opens the file of this name. Another user may have put something else there, so only a regular
-/// file is accepted.
+/// Opens a regular file of this name: another user may have put something else there.
 fn open(path: &CStr) -> Result<File, ProfileError> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;

@@ -1,4 +1,4 @@
-//! Writing a profile: the counts as they are, and a copy of `/proc/self/maps`.
+//! Writes a profile: the counts as they are, and a copy of `/proc/self/maps`.
 
 use super::switch::ProfileError;
 use crate::instance::{is_ready, profile};
@@ -19,8 +19,8 @@ pub fn write_to(fd: i32) -> Result<(), ProfileError> {
 
 fn write_memory(fd: c_int, mut start: *const c_void, mut bytes: usize) -> Result<(), ProfileError> {
     while bytes > 0 {
-        // SAFETY: this many bytes are readable from there on; the kernel copies them, even if other
-        // tasks write to them at the same time.
+        // SAFETY: this many bytes are readable there; the kernel copies them even while tasks
+        // write.
         let written = unsafe { libc::write(fd, start, bytes) };
         match usize::try_from(written) {
             Ok(0) => return Err(ProfileError::System(libc::EIO)),

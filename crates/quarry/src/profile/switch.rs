@@ -1,9 +1,9 @@
-//! Switching the profile on and off.
+//! Switches the profile on and off.
 //!
-//! The counts lie in memory of their own, which is mapped at the first start and kept as long as
-//! the process lives: a memfd that the same user may read, or private memory in a confined process
-//! and if the system refuses a memfd. In the child of a fork private memory replaces the memfd at
-//! once, so that the child never adds to the counts of its parent.
+//! The counts lie in a mapping that the first start makes, and that lives as long as the process: a
+//! memfd that the same user may read, or private memory in a confined process and if the system
+//! refuses a memfd. In the child of a fork private memory replaces the memfd at once, so that the
+//! child never adds to the counts of its parent.
 
 use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready, profile};
@@ -23,7 +23,6 @@ use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
-/// The counts lie in a memfd.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
@@ -31,7 +30,7 @@ const NAME: &core::ffi::CStr = c"quarry-profile";
 /// The lowest number that its descriptor may have.
 const LEAST_DESCRIPTOR: i32 = 100;
 
-/// Mean bytes from one sample to the next, unless another number is given.
+/// Mean bytes from one sample to the next by default.
 pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
 /// The reason why a profile does not start, or is not written.
@@ -41,8 +40,7 @@ pub enum ProfileError {
     NotServing,
     /// The profile is on already.
     AlreadyOn,
-    /// Another thread switches the profile, or takes a sample of the previous one, at this moment:
-    /// try again.
+    /// Another thread switches the profile, or takes a sample of the previous profile: try again.
     Busy,
     /// There never was a profile.
     NoProfile,
@@ -64,7 +62,6 @@ impl fmt::Display for ProfileError {
 
 impl core::error::Error for ProfileError {}
 
-/// Visits the lock.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("profile->switch", &SWITCH);
 }
@@ -87,8 +84,8 @@ pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
     begin(mean_bytes, true)
 }
 
-/// Stops the profile. Its counts stay to be written; sampled objects stay samples until they are
-/// freed. Does nothing if no profile is on, or if another thread is just switching it.
+/// Stops the profile. Its counts can still be written; sampled objects stay samples until they are
+/// freed. Does nothing if no profile is on, or if another thread is switching it.
 pub fn stop() {
     let _errno = KeepErrno::new();
     if !is_ready() || !profile().is_on() {
@@ -132,14 +129,13 @@ fn note(word: Head, value: u64) {
     }
 }
 
-/// Makes the tables, if there are none yet, and shares the counts with readers, if allowed.
+/// Makes the tables, if there are no tables yet, and shares the counts with readers, if allowed.
 fn make_tables() -> OsResult<()> {
     let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
     if profile().area().is_none() {
         let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
         let start = os.reserve(bytes)?;
-        // SAFETY: fresh memory of this many words, which is never unmapped; what replaces it is
-        // zero as well.
+        // SAFETY: fresh memory of this size, never unmapped; its replacements are zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
         profile().prepare(&STACK, os, area)?;
     }
@@ -158,8 +154,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// In the child of a fork: the profile belongs to the parent. Sampled objects stay samples. Returns
-/// whether there was a profile.
+/// In the child of a fork. Sampled objects stay samples. Returns whether there was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;
@@ -177,7 +172,6 @@ pub(super) fn adopt_in_child() -> bool {
     true
 }
 
-/// Returns whether the counts belong to this process, and not to its parent.
 pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
