@@ -9,7 +9,7 @@ use crate::frame::{
 };
 
 impl Locked<'_> {
-    /// Turns the frames that a pageblock keeps into free blocks again.
+    /// Turns the extents of a pageblock into free blocks.
     pub(super) fn flush_pageblock(&mut self, index: PageblockIndex) {
         let pageblock = self.memory.pageblocks().at(index);
         if pageblock.longest_extent() == 0 {
@@ -43,15 +43,15 @@ impl Locked<'_> {
         }
     }
 
-    /// Keeps a block of a movable pageblock that is on no list, for an extent that the caller takes
-    /// at once. Only until then may the extents keep the whole pageblock.
+    /// Keeps a block of a movable pageblock that is on no list. The caller takes an extent from it
+    /// at once; only until then may the extents hold the whole pageblock.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
-    /// Turns the free blocks of one movable pageblock into extents. The pageblock has a free block
-    /// of at least a quarter of `count`, because every extent of `count` frames contains one.
+    /// Turns the free blocks of one movable pageblock into extents: of one that has a block of at
+    /// least a quarter of `count`, because every extent of `count` frames contains such a block.
     /// Returns `None` where that would leave too little on the lists.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
@@ -79,8 +79,7 @@ impl Locked<'_> {
     }
 }
 
-/// The first extent of a pageblock at or after `from`. Not inlined: it copies the bits, and the
-/// stack has no room for them while blocks are put back.
+/// Not inlined: it copies the bits, and the stack has no room for them while blocks are put back.
 #[inline(never)]
 fn next_extent(memory: &Memory, index: PageblockIndex, from: u32) -> Option<(u32, u32)> {
     memory.pageblocks().at(index).extents().next_extent(from)

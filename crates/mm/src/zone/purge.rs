@@ -1,9 +1,9 @@
 //! Purging: the memory of free blocks goes back to the operating system, and is known to be zero
 //! afterwards.
 //!
-//! A purge holds the zone's lock only to take the dirty blocks of a pageblock off the lists and to
-//! put them back; it calls the operating system in between. A request that finds no block takes
-//! `purging` for its last look before it gives up.
+//! A purge takes the zone's lock only to take the dirty blocks of a pageblock off the lists and to
+//! put them back; it calls the system in between. A request that finds no block takes the lock
+//! `purging` before its last look, so that no blocks are off the lists then.
 
 use super::block::Block;
 use super::huge;
@@ -16,23 +16,23 @@ use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The most blocks off the lists at a time.
 const ISOLATED_BLOCKS: usize = 64;
-/// Refusals after which a purge of a bounded number of bytes ends: about ten microseconds.
+/// Refusals after which a bounded purge ends: about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
 struct Isolated {
     blocks: [Block; ISOLATED_BLOCKS],
     count: usize,
-    /// The frame at which the next look into the pageblock starts.
+    /// The frame at which the next look begins.
     next: Pfn,
 }
 
-/// The outcome of some purge calls of the operating system.
+/// The outcome of purges.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Purged {
     /// Bytes given back.
     pub(super) bytes: usize,
-    /// Calls that were refused: their memory stays as it is.
+    /// Calls that the system refused: their memory stays as it is.
     refusals: u32,
 }
 
@@ -106,7 +106,7 @@ impl ZoneRef<'_> {
         purged
     }
 
-    /// Purges the dirty extents of a pageblock of at least `least` frames, in whole pages of the
+    /// Purges the dirty extents of at least `least` frames of a pageblock, in whole pages of the
     /// OS.
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
@@ -148,8 +148,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges frames of a pageblock that fill pages of the OS, in extents of at least `least` frames.
-/// Also returns the frames that are zero now.
+/// Purges frames that fill pages of the OS, in extents of at least `least` frames. Also returns the
+/// frames that are zero now.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -173,7 +173,7 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges neighbouring blocks by one call for each extent, and marks as zeroed those that the
+/// Purges blocks by one call for each extent of neighbours, and marks as zeroed those for which the
 /// system did not refuse.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();

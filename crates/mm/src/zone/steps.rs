@@ -1,6 +1,7 @@
 //! The steps by which a zone grows: pageblocks taken from the window at a time.
 
-/// Zones grow by pairs of pageblocks, so that a block of order 10 never has a foreign half.
+/// Zones grow by pairs of pageblocks, so that both halves of a block of order 10 belong to one
+/// zone.
 const STEP_MIN: u32 = 2;
 /// The largest step: 32 MiB. Steps double, so that a small program takes little and a large one
 /// grows seldom.
@@ -10,8 +11,8 @@ const STEP_MAX: u32 = 16;
 pub(super) struct Steps {
     /// Pageblocks of the next step.
     step: u32,
-    /// Pageblocks that were taken from the window when it last refused. Another attempt makes sense
-    /// once that number has changed.
+    /// Pageblocks that were taken when the window last refused: it may give some once that has
+    /// changed.
     refused_at: Option<usize>,
 }
 
@@ -20,8 +21,8 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// Numbers of pageblocks to ask the window for, one after the other while it refuses; `room`
-    /// pageblocks are within the limit.
+    /// Pageblocks to ask the window for: the next size while it refuses one. `room` are in the
+    /// limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {

@@ -1,12 +1,12 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. When it is dropped, once for each
-//! critical section, it publishes a copy of what other threads read without the lock: free frames
-//! and filled lists. Requests test watermarks against the copy before they take the lock, as the
-//! kernel does; so a request may pass a mark by the frames that other threads take in between.
+//! [`Locked`] is the only way to change the state of a zone. Once for each critical section, when
+//! it is dropped, it publishes a copy of the counts that other threads read without the lock.
+//! Requests test watermarks against this copy before they take the lock, as the kernel does; so a
+//! request may pass a mark by the frames that other threads take in between.
 //!
-//! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and its
-//! lowest count of dirty frames is no higher than the present one.
+//! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
+//! `lowest_dirty` is at most the present number of dirty frames.
 
 use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
@@ -23,26 +23,20 @@ use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The state of a zone, which its lock guards.
 pub(super) struct State {
-    /// Free blocks.
     pub(super) areas: FreeAreas,
-    /// Free frames for requests of an exact number.
     pub(super) extents: Extents,
-    /// The choice of huge pages for slabs.
     pub(super) huge: HugePages,
-    /// Counts of its work.
     pub(super) counts: Counts,
 }
 
-/// A copy of part of the state, as of the last critical section, to be read without the lock.
+/// A copy of counts of the state, as of the last critical section.
 struct Published {
     /// Frames on the free lists.
     free: AtomicU32,
-    /// Frames on the free lists that are not known to be zero.
     dirty: AtomicU32,
-    /// The fewest frames, on the lists and kept as extents, that were free and not known to be zero
-    /// since the last call of [`Zone::take_lowest_dirty`].
+    /// The fewest frames, extents included, that were free and not known to be zero at a time since
+    /// the last call of [`Zone::take_lowest_dirty`].
     lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
@@ -60,11 +54,11 @@ pub struct Zone {
     touched_whole: KindSet,
     state: CountedLock<State>,
     published: Published,
-    /// The steps of growth; held while the zone grows.
+    /// Held while the zone grows.
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// The pageblock at which the next purge begins, because the system refused much before it.
+    /// The pageblock at which the next purge begins: the system refused much before it.
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Changed by [`Locked`] only.
     managed: AtomicU32,
@@ -135,13 +129,11 @@ impl Zone {
         self.free_on_lists() + self.kept_in_extents()
     }
 
-    /// Frames on its free lists, as of the last critical section.
     #[inline]
     pub(super) fn free_on_lists(&self) -> u32 {
         self.published.free.load(Relaxed)
     }
 
-    /// Free frames kept for requests of an exact number, as of the last critical section.
     #[inline]
     #[must_use]
     pub(super) fn kept_in_extents(&self) -> u32 {
@@ -175,12 +167,11 @@ impl Zone {
         self.reserved.load(Relaxed)
     }
 
-    /// Takes the lock to read the state. Only [`Locked`] changes it.
     pub(super) fn look(&self) -> impl Deref<Target = State> + '_ {
         self.state.lock()
     }
 
-    /// The kinds of frames that their owners usually touch whole.
+    /// The kinds of frames that programs usually touch whole.
     pub(crate) fn touched_whole(&self) -> &KindSet {
         &self.touched_whole
     }
@@ -198,9 +189,9 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
-    /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
-    /// request's). A zone that may still grow is not short, even if few of its frames are free.
+    /// Returns whether the zone serves a request down to `mark`: tests the high mark first, then
+    /// `mark` (`get_page_from_freelist`, Linux 6.7). Notes if a zone that cannot grow is below its
+    /// high mark.
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -219,7 +210,6 @@ impl Zone {
         self.marks.marks()
     }
 
-    /// Takes the boost of the marks away, after memory has been given back.
     pub(crate) fn clear_boost(&self) {
         self.marks.clear_boost();
     }
@@ -232,7 +222,6 @@ impl Zone {
         self.below_high.load(Relaxed) || self.is_short.load(Relaxed)
     }
 
-    /// See [`Zones::note_short`](super::Zones::note_short).
     pub(super) fn set_short(&self, short: bool) {
         self.is_short.store(short, Relaxed);
     }
@@ -248,7 +237,6 @@ impl Zone {
         self.reclaims.load(Relaxed) != 0
     }
 
-    /// See [`Zones::reclaiming`](super::Zones::reclaiming).
     pub(super) fn begin_reclaim(&self) {
         self.reclaims.fetch_add(1, Relaxed);
     }
@@ -257,7 +245,7 @@ impl Zone {
         self.reclaims.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether the zone takes pageblocks from the window on demand, and gives them back.
+    /// Returns whether the zone takes pageblocks on demand and gives them back.
     #[inline]
     pub(super) fn grows(&self) -> bool {
         self.grows
@@ -269,7 +257,7 @@ impl Zone {
         self.grows && !self.stuck.load(Relaxed)
     }
 
-    /// Waits until purges have put their blocks back; no purge takes others while the guard lives.
+    /// Waits until purges have put their blocks back; no purge begins while the guard lives.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
     }
@@ -288,7 +276,6 @@ impl Zone {
     }
 }
 
-/// The levels that requests compare with watermarks.
 struct Levels {
     free: u32,
     free_reserved: u32,
@@ -338,7 +325,6 @@ impl Deref for ZoneRef<'_> {
 }
 
 impl<'a> ZoneRef<'a> {
-    /// Takes the zone's lock.
     #[inline]
     pub(super) fn lock(self) -> Locked<'a> {
         let Self { zone, memory } = self;
@@ -346,8 +332,7 @@ impl<'a> ZoneRef<'a> {
     }
 }
 
-/// A zone whose lock is held. Every change of the zone's state is a method of this guard, which
-/// publishes the copy when it is dropped.
+/// A zone whose lock is held: see the head of this file.
 pub(super) struct Locked<'a> {
     pub(super) zone: &'a Zone,
     pub(super) memory: &'a Memory,
@@ -383,18 +368,16 @@ impl Locked<'_> {
         levels.are_above(self.zone.marks.effective(mark), order, flags)
     }
 
-    /// Counts `frames` frames of pageblocks below `end` that the zone has now.
+    /// Counts `frames` frames of new pageblocks that lie below `end`.
     pub(super) fn gain(&mut self, frames: u32, end: PageblockIndex) {
         self.zone.managed.store(self.zone.managed() + frames, Relaxed);
         self.zone.end.store(self.zone.end().max(end).0, Relaxed);
     }
 
-    /// Counts `frames` frames, off the lists, that the zone has lost.
     pub(super) fn lose(&mut self, frames: u32) {
         self.zone.managed.store(self.zone.managed() - frames, Relaxed);
     }
 
-    /// Changes how many frames of pageblocks are in the high-order reserve.
     pub(super) fn set_reserved(&mut self, frames: u32) {
         self.zone.reserved.store(frames, Relaxed);
     }
