@@ -1,13 +1,12 @@
 //! The extents that one CPU has freed, for its next requests of an exact number of frames.
 //!
-//! The list is a few words, each of which names one extent, and every change is one
-//! compare-and-exchange of one word: it takes an extent or its front, or puts one down, alone or as
-//! the continuation of a neighbour. So the list has no lock, neither a handler of a signal nor the
-//! child of a fork finds it half changed, and it may be used outside the gate. A word describes its
-//! extent completely: an extent that left and came back is as good as one that stayed.
+//! Each word of a list names one extent, and each change is one compare-and-exchange of one word:
+//! it takes an extent or its front, puts an extent, or joins it to a neighbour. So the list has no
+//! lock, signal handlers and children of a fork never find it half changed, and it may be used
+//! outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
-//! A request takes the front of the shortest extent that holds it. The rest stays on the list, even
-//! if it is short, because its neighbour mostly comes back to it.
+//! A request takes the front of the shortest extent that holds it. The other frames stay on the
+//! list, however few, because the front mostly comes back to them.
 //!
 //! Invariants, for every word but 0:
 //! * its frames count as used in the budget, have no kind, and are kept nowhere else
@@ -21,14 +20,14 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list: each request looks at all. With 24, as many requests went to the zone.
+/// Extents of a list; each request looks at all. With 24 no fewer requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
-/// Attempts of a request, where another CPU has changed the word that it wanted.
+/// Attempts of a request, because another CPU may change the word that it is about to change.
 const ATTEMPTS: usize = 2;
-/// The extent has been on the list since the last look of the upkeep.
+/// The extent has been on the list since the upkeep's last look.
 const AGED: u64 = 1 << 63;
 
-/// Some extents of a list, as they leave it: pairs of first frame and number of frames.
+/// Extents that leave a list: pairs of first frame and number of frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     extents: [(Pfn, u32); EXTENTS],
@@ -51,13 +50,13 @@ impl Leaving {
 /// The way in which an extent came or went.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Movement {
-    /// Taken by a request that is inside the gate,
+    /// Taken by a request inside the gate.
     Taken,
-    /// or outside of it.
+    /// Taken outside the gate.
     TakenOutside,
-    /// Put there by a free that is inside the gate,
+    /// Put by a free inside the gate.
     Put,
-    /// or outside of it.
+    /// Put outside the gate.
     PutOutside,
 }
 
@@ -88,7 +87,6 @@ impl Entry {
         self.first().plus(self.frames())
     }
 
-    /// The extent without its first `count` frames.
     #[inline(always)]
     fn without(self, count: u32) -> Self {
         match self.frames() - count {
@@ -192,8 +190,8 @@ impl ExtentList {
         (entry != Entry::NONE).then_some(entry)
     }
 
-    /// Takes one extent off a list without room: the shortest, if there are too many extents, or
-    /// else the longest. (Half of them at once took half as many sections of the zone, and two
+    /// Takes one extent off a list without room: the shortest if there are too many extents, else
+    /// the longest. (Half of them at once halved the zone's critical sections, but took two
     /// microseconds for one call in ten thousand.) O([`EXTENTS`]).
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
@@ -211,14 +209,13 @@ impl ExtentList {
         Some((entry.first(), entry.frames()))
     }
 
-    /// Takes all extents off the list.
     pub(super) fn drain(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
         (0..EXTENTS).filter_map(|at| self.remove(at)).for_each(|entry| leaving.add(entry));
         leaving
     }
 
-    /// Takes the extents off the list that no request has wanted since the last call, and marks the
+    /// Takes the extents that have not changed since the last call off the list, and marks the
     /// others.
     pub(super) fn age(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
@@ -229,7 +226,7 @@ impl ExtentList {
             }
             let is_aged = entry.0 & AGED != 0;
             let next = if is_aged { Entry::NONE } else { Entry(entry.0 | AGED) };
-            // A task that has changed it in between has a use for it.
+            // Where this fails, a task has just used the extent.
             if self.exchange(at, entry, next) && is_aged {
                 leaving.add(entry);
             }
@@ -237,7 +234,6 @@ impl ExtentList {
         leaving
     }
 
-    /// Frames on the list. O([`EXTENTS`]).
     pub(super) fn frames(&self) -> u32 {
         self.entries().map(Entry::frames).sum()
     }
@@ -249,15 +245,12 @@ impl ExtentList {
         local::add(&self.traffic[what as usize], 1);
     }
 
-    /// Extents that passed so far.
     pub(super) fn passed(&self, what: Movement) -> u64 {
         self.traffic[what as usize].load(Relaxed)
     }
 
-    /// Checks the list; `is_kept` returns whether the zone keeps any of some frames as free ones.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the list; fails with the first equation that does not hold. `is_kept` returns whether
+    /// the zone has any of the given frames as free ones.
     pub(super) fn validate(
         &self,
         frames: &FrameTable,

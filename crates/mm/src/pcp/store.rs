@@ -8,9 +8,7 @@ use crate::frame::{NodeId, OsArray};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The lists.
 pub(super) struct ListStore {
-    /// Bounds of the lists of every node.
     pub(super) sizes: Sizes,
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
@@ -67,7 +65,7 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// The counts of a slot's lists, all nodes together. Waits for the lists.
+    /// All nodes together. Waits for the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         for node in self.nodes() {
@@ -79,7 +77,7 @@ impl ListStore {
         sum
     }
 
-    /// The state of the tuning of one slot and node. Waits for the lists.
+    /// Waits for the lists.
     pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcp(slot, node).lists.lock().tuning
     }
