@@ -61,7 +61,6 @@ pub struct Arena {
     base: NonNull<u8>,
     pageblocks: u32,
     bits: BlockBits,
-    /// Guards the bits and the counts of them.
     lock: CountedLock<()>,
     nr_taken: AtomicUsize,
     ranges: AtomicUsize,
@@ -75,7 +74,6 @@ unsafe impl Sync for Arena {}
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena of the `pageblocks` pageblocks from `base` on, which nothing else uses.
     pub(super) fn new(os: &'static dyn Os, base: NonNull<u8>, pageblocks: u32) -> OsResult<Self> {
         Ok(Self {
             os,
@@ -113,8 +111,7 @@ impl Arena {
         self.pageblocks * PAGEBLOCK_FRAMES
     }
 
-    /// Bytes from the base to the end of the frames that have metadata; only grows. Everything in
-    /// use lies in this span.
+    /// Bytes from the base to the end of the frames that have metadata: a span that only grows.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
@@ -143,7 +140,6 @@ impl Arena {
         self.bits.is_set(Bit::Taken, pageblock.0) && !self.bits.is_set(Bit::Excluded, pageblock.0)
     }
 
-    /// Returns whether a pageblock is foreign, or lost.
     #[must_use]
     pub(crate) fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
@@ -163,8 +159,7 @@ impl Arena {
         self.address(PageblockIndex(block).first())
     }
 
-    /// The frame that holds an address; `None` if that frame has no metadata: it was never handed
-    /// out.
+    /// The frame that holds an address, if it has metadata; no other address is Quarry's.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
@@ -183,9 +178,9 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent: one on the wanted side with `room` free pageblocks after it, or else
-    /// one on that side, or else any. O(log pageblocks + count / 64), but see [`BlockBits::find`]
-    /// for an aligned extent.
+    /// Takes a free extent: on the wanted side with `room` free pageblocks after it, or on that
+    /// side, or anywhere. O(log pageblocks + count / 64), but see [`BlockBits::find`] for an
+    /// aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -218,7 +213,6 @@ impl Arena {
         self.nr_taken.fetch_sub(released, Relaxed);
     }
 
-    /// Excludes a taken pageblock: it is never touched again.
     pub(super) fn exclude(&self, block: u32) {
         let mut locked = self.lock();
         debug_assert!(
@@ -297,7 +291,7 @@ impl Arena {
     }
 }
 
-/// An arena whose lock is held, for changes of several bits and counts together.
+/// An arena whose lock is held.
 pub(super) struct LockedArena<'a> {
     arena: &'a Arena,
     _held: Guard<'a, ()>,
@@ -320,8 +314,7 @@ impl LockedArena<'_> {
             let neighbours = usize::from(below) + usize::from(is_set(end));
             arena.bits.set(Bit::Mapped, start, end, is_mapped);
             let ranges = arena.ranges.load(Relaxed);
-            // A newly mapped extent adds a range; each mapped neighbour that it joins takes one
-            // away.
+            // A newly mapped extent and its mapped neighbours become one range.
             let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
             arena.ranges.store(ranges + more - fewer, Relaxed);
         }

@@ -87,7 +87,6 @@ impl<T> OsArray<T> {
         Ok(array)
     }
 
-    /// Zeroed memory for `len` entries.
     fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");

@@ -63,7 +63,6 @@ impl FrameBits {
         cleared
     }
 
-    /// Counts the frames among the `count` ones from `first` on.
     #[inline]
     #[must_use]
     pub(crate) fn count_in(&self, first: u32, count: u32) -> u32 {
@@ -131,7 +130,6 @@ impl FrameBits {
         word as u32 * 64 + 64 - holes.leading_zeros()
     }
 
-    /// Frames of the longest extent. O(extents).
     #[must_use]
     pub(crate) fn longest_extent(&self) -> u32 {
         let (mut longest, mut from) = (0, 0);
@@ -153,7 +151,6 @@ impl FrameBits {
             from = end;
             let (at, length) = ((first + align - 1) & !(align - 1), end - first);
             if length < shortest && at + count <= end {
-                // The best extent so far counts for `others` now, the longest of the other extents.
                 others = others.max(if best.is_some() { shortest } else { 0 });
                 shortest = length;
                 best = Some((at, (at - first).max(end - at - count)));

@@ -15,14 +15,11 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// A property of a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bit {
     /// In a zone or a mapping, or excluded.
     Taken,
-    /// Mapped by the arena.
     Mapped,
-    /// Never to be touched.
     Excluded,
 }
 
@@ -30,7 +27,6 @@ pub(super) enum Bit {
 const SUMMARY: usize = 3;
 const WORD_BLOCKS: u32 = 64;
 
-/// The units that have a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Group,
@@ -105,7 +101,7 @@ impl FreeExtents {
     }
 }
 
-/// The bits and their summaries. The arena changes them under its lock.
+/// The bits; the arena changes them under its lock.
 pub(super) struct BlockBits {
     words: OsArray<[AtomicU64; 4]>,
     len: u32,
@@ -199,14 +195,12 @@ impl BlockBits {
         })
     }
 
-    /// The summary's word of the unit that begins at `block`; `None` if the window ends within the
-    /// unit.
+    /// The unit's summary; `None` if the window ends within the unit.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
         let index = (block / WORD_BLOCKS + level.place()) as usize;
         (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
     }
 
-    /// The stored summary.
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
         let packed = self.summary(level, block)?.load(Ordering::Relaxed);
         Some(FreeExtents::unpacked(level, packed))
@@ -277,20 +271,17 @@ impl BlockBits {
         None
     }
 
-    /// The summary of the largest unit that begins at `at` and has no room for `count` blocks
-    /// inside.
+    /// The largest unit that begins at `at` and has no extent of `count` blocks inside.
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // The extent at the unit's beginning continues `free..at` of [`Self::find`], which
-            // tests both as one.
+            // Together with `free..at`, the front may be longer; [`Self::find`] tests both.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };
         known(Level::Region).or_else(|| known(Level::Group))
     }
 
-    /// Checks the equations; fails with the one that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         for level in [Level::Group, Level::Region] {
             for block in (0..self.len).step_by(level.blocks() as usize) {

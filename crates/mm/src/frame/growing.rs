@@ -96,8 +96,6 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         (index < self.len()).then(|| unsafe { self.place(index).as_ref() })
     }
 
-    /// The place of an entry, mapped or not.
-    ///
     /// # Safety
     /// `index < capacity`.
     #[inline(always)]

@@ -24,7 +24,6 @@ const _: () = assert!(
 );
 /// Pageblocks whose metadata becomes accessible in one step: 64 MiB of memory, 122 KiB of metadata.
 const SECTION_BLOCKS: u32 = 32;
-/// The smallest window that a process starts with.
 const SMALLEST_BYTES: usize = 64 << 20;
 
 /// Each edge lies in the middle of the 2 MiB that one page table covers, so that the first pages on
@@ -59,7 +58,7 @@ impl Memory {
     }
 
     fn with_bytes(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        // So a block of order 10 is aligned in memory as well.
+        // Aligns blocks of order 10 in memory.
         let align = 2 * PAGEBLOCK_BYTES;
         let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
         let frames = pageblocks * PAGEBLOCK_FRAMES;
@@ -132,8 +131,7 @@ impl Memory {
         }
     }
 
-    /// Extends a taken extent by the `more` free pageblocks after it, and its mapping if it is a
-    /// single one.
+    /// Extends a taken extent by the `more` free pageblocks after it, in one mapping if possible.
     ///
     /// # Errors
     /// `ENOMEM` where those are taken, or the error of the OS; the extent is unchanged then.
@@ -154,8 +152,7 @@ impl Memory {
         self.make_ready(end, more)
     }
 
-    /// Maps the unmapped parts of a taken extent and makes its metadata accessible, or gives it
-    /// back.
+    /// Maps a taken extent and makes its metadata accessible, or gives the extent back.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
         self.map_extent(first, count)
             .and_then(|()| self.grow_tables(first + count))
@@ -169,8 +166,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a piece, or excludes the pageblocks in it with foreign mappings and fails with
-    /// `EEXIST`.
+    /// Maps a piece; excludes pageblocks with foreign mappings, and fails with `EEXIST` then.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
@@ -237,7 +233,6 @@ impl Memory {
         }
     }
 
-    /// Notes that all memory of some pageblocks goes back to the OS.
     pub(crate) fn note_purged(&self, first: u32, end: u32) {
         (first..end.min(self.arena.span_blocks()))
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
@@ -279,7 +274,6 @@ impl Memory {
         self.arena.pageblocks_taken() * PAGEBLOCK_METADATA
     }
 
-    /// Bytes of metadata per frame of 4 KiB, in thousandths: `6375` is 6.375.
     #[must_use]
     pub(crate) const fn metadata_per_frame_milli() -> usize {
         PAGEBLOCK_METADATA * 1000 / (PAGEBLOCK_BYTES / FRAME_BYTES)

@@ -40,8 +40,7 @@ struct Chunk {
     end: usize,
 }
 
-/// A bump allocator over chunks of address space; the OS gives memory for a page when it is
-/// touched.
+/// A bump allocator over chunks of address space, which the OS fills as pages are touched.
 pub struct Metadata {
     os: &'static dyn Os,
     chunk: CountedLock<Chunk>,

@@ -61,7 +61,6 @@ impl PageblockTag {
 }
 
 fresh_zero! {
-    /// The links of a pageblock on one list.
     struct LinkWords {
         next: AtomicU32,
         previous: AtomicU32,
@@ -121,8 +120,7 @@ impl Faults {
     }
 }
 
-/// Calls `act` for each word that the frames `offset..offset + 2^order` touch, with their bits in
-/// it.
+/// Calls `act` for each word of the frames `offset..offset + 2^order`, with their bits in it.
 #[inline]
 fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn(&AtomicU64, u64)) {
     let word = offset as usize / 64;
@@ -151,7 +149,7 @@ fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
     words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
-/// The value that `frames` free frames, `dirty` of which are not known to be zero, add to `counts`.
+/// The share in `counts` of free frames, `dirty` of which are not known to be zero.
 #[inline(always)]
 fn counts_of(frames: u32, dirty: u32) -> u32 {
     dirty << 16 | frames
@@ -219,7 +217,6 @@ impl Pageblock {
         self.single[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
     }
 
-    /// The lowest free block of order 0. O(1).
     #[inline]
     #[must_use]
     pub(crate) fn lowest_single(&self) -> Option<u32> {
@@ -347,7 +344,6 @@ impl Pageblock {
         loaded(&self.dirty_extents)
     }
 
-    /// Counts the kept frames among the `count` ones from `offset` on.
     #[inline]
     #[must_use]
     pub(crate) fn extents_in(&self, offset: u32, count: u32) -> u32 {
@@ -407,7 +403,6 @@ impl Pageblock {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
-    /// The pageblock after this one on its `OF_EXTENTS` list.
     #[inline]
     #[must_use]
     pub(crate) fn next_extent(&self) -> Link<PageblockIndex> {
@@ -428,19 +423,16 @@ pub struct Pageblocks {
 impl Pageblocks {
     pub(super) const BYTES_EACH: usize = size_of::<Pageblock>();
 
-    /// Bytes of a window that the descriptors of `count` pageblocks take.
     pub(super) fn span(os: &dyn Os, count: u32) -> usize {
         GrowingArray::<Pageblock>::span(os, count as usize)
     }
 
-    /// An empty array for up to `count` descriptors in the [`span`](Self::span) bytes from `start`
-    /// on.
+    /// An empty array for `count` descriptors in the [`span`](Self::span) bytes from `start` on.
     pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, count: u32) -> Self {
         Self { array: GrowingArray::new(os, start, count as usize) }
     }
 
-    /// Makes the descriptors of pageblocks `0..count` accessible; new ones are in no zone. One
-    /// thread at a time: see [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
+    /// Makes the descriptors of pageblocks `0..count` accessible, under the lock of the arena.
     pub(super) fn grow(&self, count: u32) -> OsResult<()> {
         self.array.grow(count as usize)
     }

@@ -23,13 +23,11 @@ pub struct Prices {
     probe_at_ns: AtomicU64,
 }
 
-/// The price of 2 MiB of one kind.
 struct Price {
-    /// Frames that have come in since the last duration was remembered, and their time: `{frames :
-    /// 32 | ns : 32}`.
+    /// Frames, and their time, since the last duration was remembered: `{frames : 32 | ns : 32}`.
     since: AtomicU64,
-    /// The last durations for 2 MiB in microseconds, the latest first; 0 = no duration yet. Threads
-    /// that write at the same time may lose some, which are only samples.
+    /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at
+    /// the same time may lose some.
     last_us: [AtomicU32; REMEMBERED],
 }
 
@@ -75,13 +73,11 @@ impl Prices {
         price.note(frames, ns);
     }
 
-    /// Microseconds for a huge page, if known.
     #[must_use]
     pub(crate) fn huge_us(&self) -> Option<u32> {
         self.huge.us()
     }
 
-    /// Microseconds for 2 MiB in small pages, if known.
     #[must_use]
     pub(crate) fn small_us(&self) -> Option<u32> {
         self.small.us()

@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// The state byte: where a free frame is.
+/// Where a free frame is.
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
 /// taken. Only the head of a free block carries it.
@@ -85,7 +85,6 @@ impl FrameState {
         Self(Self::IN_PCP | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
-    /// Returns whether this heads a free block of exactly `order` in the zone.
     #[must_use]
     pub(crate) const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
@@ -139,8 +138,8 @@ impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 7;
 
-    /// Bytes of a window that the arrays of `frames` frames take: links before the first address
-    /// given to [`new`](Self::new), kinds after it, states before the second address.
+    /// Bytes of a window that the arrays take: links before the first address of
+    /// [`new`](Self::new), kinds after it, states before the second address.
     pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
         let frames = frames as usize;
         [
@@ -150,8 +149,7 @@ impl FrameTable {
         ]
     }
 
-    /// Empty arrays for up to `frames` frames, around two addresses of a window: see
-    /// [`spans`](Self::spans).
+    /// Empty arrays around two addresses of a window: see [`spans`](Self::spans).
     pub(super) fn new(
         os: &'static dyn Os,
         links_and_kinds: NonNull<u8>,
@@ -176,8 +174,7 @@ impl FrameTable {
         self.link.len() as u32
     }
 
-    /// Makes the entries of frames `0..frames` accessible. One thread at a time: see
-    /// [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
+    /// Makes the entries of frames `0..frames` accessible, under the lock of the arena.
     pub(super) fn grow(&self, frames: u32) -> OsResult<()> {
         let frames = frames as usize;
         self.kind.grow(frames)?;
@@ -243,7 +240,6 @@ impl FrameTable {
     #[must_use]
     pub(crate) fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
-        // Users of the pair do not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());
         // SAFETY: two adjacent entries of the array, which grows down from a page: the second entry
         // of a pair lies at a multiple of 8. The owner of the frames uses both either as a pair or

@@ -1,27 +1,22 @@
 //! Size classes: 16 bytes apart up to 128, then eight to a doubling, up to 32 KiB.
 //!
-//! A request above 128 bytes wastes at most an eighth of its class.
-//!
-//! Where classes are eighths of a doubling, `waste / class <= (1/8) / (1 + 1/8) = 11.1 %`. From 1
-//! to 8 KiB a slab has few objects: as many of 1,664 bytes as of 1,792. There the classes of a
-//! doubling are the largest sizes of which 15, 14 and so on down to 8 objects fit into 16 times its
-//! lower end. Programs ask most for a little above a power of two (SQLite for journals of 1,032 and
-//! pages of 4,368 bytes): a slab has 15 of these objects, and with eighths it had 14. These classes
-//! are multiples of 64 bytes, so that they serve requests aligned to lines, except the first above
-//! 4 KiB, which would be 4,352 bytes.
+//! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
+//! where classes are eighths of a doubling. From 1 to 8 KiB a slab has few objects: as many of
+//! 1,664 bytes as of 1,792. There the classes of a doubling are the largest sizes of which 15, 14
+//! and so on down to 8 objects fit into 16 times its lower end. Programs ask most for a little
+//! above a power of two (SQLite for journals of 1,032 and pages of 4,368 bytes): a slab has 15 of
+//! these, and with eighths it had 14. These classes are multiples of 64 bytes, for requests aligned
+//! to lines, except the first above 4 KiB, which would be 4,352 bytes.
 
 use crate::slab::CacheId;
 
 /// Largest request that a class serves, in bytes.
 pub const LARGEST: usize = 32 << 10;
-/// Classes up to 128 bytes.
 const FINE: usize = 8;
 /// Number of classes. Class `c` is the slab cache with number `c`, from 1 on.
 pub const COUNT: usize = 8 + 8 * 8;
-/// Requests are looked up in steps of this many bytes.
 const STEP: usize = 1 << STEP_SHIFT;
 const STEP_SHIFT: u32 = 4;
-/// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
 
 /// Bytes of each class; entry 0 is not a class.
@@ -45,7 +40,6 @@ pub const SIZES: [u32; COUNT + 1] = {
     sizes
 };
 
-/// The bytes of step 1 to 8 from `doubling` to its double.
 const fn step_of(doubling: usize, step: usize) -> usize {
     if matches!(doubling, 1024 | 2048 | 4096) {
         // See the head of this file.
@@ -94,16 +88,15 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that stands in for a hardly used one: every fourth of the eight of a doubling, or the
-/// class itself up to 128 bytes. A request wastes at most 35 % of it.
+/// The class that stands in for a hardly used one: every fourth of a doubling's eight, or itself up
+/// to 128 bytes. A request wastes at most 35 % of it.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The requests that a class serves, also in place of other classes: each `size` with `size - least
-/// <= width`, unsigned.
+/// The requests that a class serves, also for other classes: `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,
@@ -137,9 +130,9 @@ pub static SERVED: [Served; COUNT + 1] = {
     served
 };
 
-/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). Objects
-/// lie at multiples of their class from the end of a slab, and slabs at multiples of their size, so
-/// a class serves every alignment that divides it. O(8).
+/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). Classes
+/// serve every alignment that divides them: objects lie at multiples of their class from the end of
+/// a slab, and slabs at multiples of their size. O(8).
 #[must_use]
 pub fn of_aligned(size: usize, align: usize) -> Option<CacheId> {
     if size > LARGEST || align > LARGEST {

@@ -39,9 +39,8 @@ pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
-    /// A copy of the mapping cache's bytes, to be read without the lock.
+    /// Copies of counts of the mapping cache, to be read without the lock.
     cached_bytes: AtomicUsize,
-    /// A copy of the frames that the mapping cache is charged for.
     cached_charged: AtomicU32,
 }
 
@@ -103,8 +102,8 @@ impl Mappings {
     }
 
     /// Where all cached extents are too short, takes the one with the most memory and makes it
-    /// `blocks` pageblocks long, in place or by moving its pages; also returns whether they were
-    /// moved. A move takes some microseconds; fresh memory would cost a page fault for each page.
+    /// `blocks` pageblocks long; also returns whether that moved its pages. A move takes some
+    /// microseconds, fresh memory a page fault for each page.
     fn enlarge_cached(
         &self,
         zones: &Zones,
@@ -127,7 +126,6 @@ impl Mappings {
             match moved {
                 Ok(()) => return Some((Extent { charged: kept.charged, ..new }, true)),
                 Err(NotMoved::Unchanged) => memory.give_back(new.first, new.blocks),
-                // The new extent is excluded.
                 Err(NotMoved::Lost) => {}
             }
         }
@@ -135,8 +133,8 @@ impl Mappings {
         None
     }
 
-    /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit
-    /// does not allow that. Returns the extent and its charge before.
+    /// Charges a cached extent for a mapping of `frames` frames, or releases it at the limit.
+    /// Returns the extent and its charge before.
     fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
         let more = frames.saturating_sub(extent.charged);
         if !self.charge(zones, more) {
@@ -157,16 +155,14 @@ impl Mappings {
         Some(Extent { charged: frames, ..extent? })
     }
 
-    /// Charges frames; where the limit does not allow them, empties the mapping cache and tries
-    /// again.
+    /// Charges frames; at the limit, empties the mapping cache and tries again.
     fn charge(&self, zones: &Zones, frames: u32) -> bool {
         zones.budget().charge_mapping(frames)
             || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
     }
 
-    /// Takes an uncharged extent, with `room` pageblocks of free address space after it if
-    /// possible. Where address space is short, empties the mapping cache, and then lets zones give
-    /// back free pageblocks.
+    /// Takes an uncharged extent, with `room` free pageblocks after it if possible. Where address
+    /// space is short, empties the mapping cache, then lets zones give back pageblocks.
     fn take_extent(
         &self,
         zones: &Zones,
@@ -211,7 +207,6 @@ impl Mappings {
         zones.frames().set_link(pfn.plus(4), record);
     }
 
-    /// Frames that the mapping cache is charged for, because they may be in memory. O(1).
     #[must_use]
     pub(crate) fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
@@ -240,8 +235,7 @@ impl Mappings {
         self.keep(zones, extent);
     }
 
-    /// Puts an extent into the mapping cache, in place of older ones where there is no room, or
-    /// releases it if it is too large.
+    /// Puts an extent into the mapping cache, for which older ones may go, or releases a large one.
     fn keep(&self, zones: &Zones, extent: Extent) {
         self.keep_as(zones, extent, |kept| {
             kept.put(extent, |missing| zones.budget().charge_mapping(missing))
@@ -269,8 +263,8 @@ impl Mappings {
         }
     }
 
-    /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
-    /// pages; returns `None`, and leaves it unchanged, where neither is possible.
+    /// Changes the mapping at `pfn` to `frames` frames, in place or by moving its pages; returns
+    /// `None` where neither is possible.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
         let sample = self.sample(zones, pfn);
@@ -292,8 +286,7 @@ impl Mappings {
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks after an extent: first those of a cached extent that begins there, then
-    /// free ones.
+    /// Takes the pageblocks after an extent, those of a cached extent first.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);
@@ -329,8 +322,7 @@ impl Mappings {
         let kept = self.take_cached(blocks, |_| true);
         // With room after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
-        // The pages that move replace the memory of the new extent, so no frame is held or charged
-        // twice.
+        // The moved pages replace the memory of the new extent, so no frame is charged twice.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
@@ -362,7 +354,6 @@ impl Mappings {
         self.release_unused_since(zones, u64::MAX)
     }
 
-    /// Extents put into the mapping cache so far.
     #[must_use]
     pub(crate) fn cached_so_far(&self) -> u64 {
         self.lock().so_far()
@@ -379,9 +370,9 @@ impl Mappings {
         }
     }
 
-    /// Gives memory of cached extents back, oldest first, until the cache is charged for `frames`
-    /// fewer; returns the frames that are still to be given. The last extent loses only its end:
-    /// the next mapping of that size takes page faults only for that part.
+    /// Gives cached memory back, oldest first, until the cache is charged for `frames` fewer;
+    /// returns the frames still to give. The last extent loses only its end: the next mapping of
+    /// that size takes page faults only for this part.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {

@@ -15,11 +15,9 @@ use quarry_sys::broken::{Broken, Check};
 
 /// Bytes that the cache may hold even if little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
-/// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
 
-/// The fewest charged frames of an extent to enlarge: 1 MiB, whose page faults take hundreds of
-/// microseconds.
+/// The fewest frames worth enlarging: 1 MiB, whose page faults take hundreds of microseconds.
 const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
@@ -56,16 +54,15 @@ impl Extent {
         (Self { blocks, charged, ..self }, rest)
     }
 
-    /// Frames to charge in order to join this extent and `next`: those not charged here that lie
-    /// before charged ones there.
+    /// Frames to charge to join `next`: those not charged here that lie before charged ones there.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// The most bytes that the cache may hold: as many as are in use, because the recent peak of the
-/// process bounds its memory (`footprint`). With an eighth, a program that replaced 20 blocks of 5
-/// to 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38.
+/// The most bytes of the cache: as many as are in use, because the recent peak of the process
+/// bounds its memory (`footprint`). With an eighth, a program that replaced 20 blocks of 5 to 25
+/// MiB at random took 1.13 million page faults; with this bound it takes 0.38.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
@@ -86,7 +83,6 @@ pub(super) struct MappingCache {
     count: usize,
     bytes: usize,
     charged: u32,
-    /// The most bytes allowed when the last extent was put.
     most: usize,
     so_far: u64,
 }
@@ -132,8 +128,8 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// Takes the extent that is charged for the most frames, if it is shorter than `blocks`
-    /// pageblocks and has [enough](WORTH_ENLARGING). It may be [put back](Self::put_back).
+    /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and [worth
+    /// it](WORTH_ENLARGING). It may be [put back](Self::put_back).
     pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
@@ -178,16 +174,16 @@ impl MappingCache {
         extent
     }
 
-    /// Takes the oldest extent if there is no room for `extent` within `most` bytes; the caller
-    /// releases it and tries again.
+    /// Takes the oldest extent, to be released, if there is no room for `extent` within `most`
+    /// bytes.
     pub(super) fn make_room_for(&mut self, extent: Extent, most: usize) -> Option<Extent> {
         self.most = most;
         let has_room = self.count < CACHED_EXTENTS && self.bytes + extent.bytes() <= most;
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room. Joins it with neighbours where the frames missing
-    /// between them can be charged.
+    /// Puts an extent for which there is room; joins neighbours if frames between them can be
+    /// charged.
     pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
         let number = self.so_far;
         self.so_far += 1;
@@ -212,7 +208,6 @@ impl MappingCache {
         self.charged += kept.extent.charged;
     }
 
-    /// Joins `kept` with its neighbour at this index, if the missing frames can be charged.
     fn join(
         &mut self,
         kept: CachedExtent,
@@ -237,7 +232,6 @@ impl MappingCache {
         self.all().iter().position(|kept| is_it(&kept.extent))
     }
 
-    /// Checks the equations; fails with the first that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let (cache, all) = (Check::of("mapping cache"), self.all());
         let bytes = all.iter().map(|kept| kept.extent.bytes() as u64).sum::<u64>();

@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
 //! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour and
-//! limits the mappings of a process (`vm.max_map_count`). Quarry uses a quarter of that limit, and
-//! copies pages beyond it.
+//! limits a process's mappings (`vm.max_map_count`). Quarry uses a quarter of them, then copies
+//! pages.
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -24,7 +24,6 @@ pub(super) enum Moved {
     Lost,
 }
 
-/// The number of live mappings that have been moved.
 pub(super) struct MovedMappings {
     count: AtomicUsize,
 }
@@ -42,21 +41,19 @@ impl MovedMappings {
         Self { count: AtomicUsize::new(0) }
     }
 
-    /// Records whether the pages of a new mapping have been moved.
     pub(super) fn begin(&self, zones: &Zones, first: Pfn, is_moved: bool) {
         zones.frames().set_link(mark_of(first), u32::from(is_moved));
         self.count.fetch_add(usize::from(is_moved), Ordering::Relaxed);
     }
 
-    /// Records that a mapping is freed.
     pub(super) fn forget(&self, zones: &Zones, first: Pfn) {
         if is_moved(zones, first) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether another move leaves the program enough mappings: a move may split one
-    /// mapping of the kernel into two neighbours.
+    /// Returns whether another move, which may split a mapping of the kernel into two neighbours,
+    /// leaves the program enough mappings.
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);

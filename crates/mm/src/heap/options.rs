@@ -31,7 +31,6 @@ pub struct StackOptions<P = V6_18> {
 /// nothing, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 8 << 40;
 
-/// The node on a machine of one node, without asking the system.
 fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
@@ -42,7 +41,6 @@ fn running_node(_slot: SlotIndex) -> NodeId {
 }
 
 impl<P: Default> Default for StackOptions<P> {
-    /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
         Self {
@@ -268,9 +266,9 @@ pub fn signal_number(name: &str) -> Option<i32> {
 }
 
 impl<P> StackOptions<P> {
-    /// Applies one setting; `name` is without the prefix. Accepts names that concern only the
-    /// library or the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`), which change nothing here.
-    /// Fails, and changes nothing, for an unknown name or value.
+    /// Applies one setting; `name` is without the prefix. Names that concern only the library or
+    /// the command (`STATS`, `SLAB`) change nothing here. Fails, and changes nothing, for unknown
+    /// names and values.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(OPTIONS, name)?;
         match name {
@@ -343,7 +341,6 @@ impl<P> StackOptions<P> {
     }
 }
 
-/// The error of a value that the option `name` does not accept.
 fn refusal(options: &[OptionHelp], name: &str) -> Result<OptionError, OptionError> {
     let option = options.iter().find(|option| option.name == name);
     let OptionHelp { accepted, .. } = option.ok_or(OptionError::UnknownName)?;

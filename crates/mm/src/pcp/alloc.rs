@@ -1,6 +1,6 @@
-//! Allocation: from the lists of a CPU, or on the slow path if neither the lists nor the zone above
-//! its low mark have a block (`__alloc_pages_slowpath` without the parts that need their own
-//! threads). A request that cannot wait may use the reserve.
+//! Allocation: from the lists of a CPU, or on a slow path where neither they nor the zone above its
+//! low mark have a block (`__alloc_pages_slowpath`). A request that cannot wait may use the
+//! reserve.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
@@ -10,13 +10,13 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// Times that a request makes room, and finds that other requests have taken it, before it gives up
+/// Times that a request makes room and loses it to other requests before it gives up
 /// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
-    /// watermarks that the request must respect.
+    /// Takes a block; `None` where none is left within the request's watermarks. O(1) from the
+    /// lists.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         match self.alloc_above_low(slot, request) {
@@ -30,14 +30,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
-    /// Takes a block from the request's node while that stays above `mark`, with the rights of the
-    /// request: one step of [`alloc`](Self::alloc) where memory is short.
+    /// Takes a block from the request's node while that stays above `mark`, with the request's
+    /// rights.
     pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
     }
 
-    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
-    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
+    /// Takes up to `out.len()` blocks of the local node, but at least one where
+    /// [`alloc`](Self::alloc) would; returns how many.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
         let ask = request.usual();
         let bulk =
@@ -52,16 +52,16 @@ impl<P: PagePolicy> PageAllocator<P> {
         1 + bulk(&mut out[1..])
     }
 
-    /// Grows zones, tries other nodes, then the reserve; as a last resort takes blocks back from
-    /// all lists and from the high-order reserve.
+    /// Grows zones, tries other nodes, then the reserve, then takes blocks back from all lists and
+    /// from the high-order reserve.
     #[cold]
     #[inline(never)]
     fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Repeats, because other CPUs may take the room first: many CPUs that begin at once take
-        // their batches from one step of growth.
+        // Repeats, because other CPUs may take the room first: CPUs that begin at once take their
+        // batches from one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {
@@ -84,8 +84,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         page.or_else(|| own_stack::run(|| self.alloc_last(slot, request)))
     }
 
-    /// Lets the zone of the request's node serve the request above its low mark: turns extents into
-    /// blocks, and grows the zone if that is not enough. Returns whether it can serve it now.
+    /// Turns extents into blocks, and grows the zone if that is not enough. Returns whether the
+    /// zone can serve the request above its low mark now.
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());
@@ -119,7 +119,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         None
     }
 
-    /// Takes back all idle blocks, and tries again.
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();

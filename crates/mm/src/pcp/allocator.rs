@@ -24,7 +24,6 @@ pub struct PageAllocator<P> {
     pub(super) zones: Zones,
     pub(super) pcps: PcpSet<P>,
     pub(super) free_list: FreeListPolicy,
-    /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
     huge: bool,
 }
 
@@ -41,8 +40,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         Self::build_with(os, config, slots, line, &rings)
     }
 
-    /// Same as [`build`](Self::build), with the distance between nodes, by which requests fall back
-    /// to other nodes, and with the capacities of the per-CPU lists.
+    /// Same as [`build`](Self::build), with the distances of nodes and the capacities of the lists.
     pub fn build_with(
         os: &'static dyn Os,
         config: &PageConfig<P>,
@@ -103,16 +101,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Gives a block back; aborts the process where it is free already or no zone has it. O(1) to
-    /// the lists.
+    /// Gives a block back; aborts the process if it is free already, or in no zone. O(1).
     #[inline]
     pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
         let owner = self.check_freed(pfn, order);
         self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
-    /// Finds the node and migratetype of a block to free; aborts the process where it may not be
-    /// freed.
+    /// Finds the node and migratetype of a block to free; aborts the process where that is wrong.
     #[inline]
     pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
         let memory = self.zones.memory();
@@ -138,8 +134,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
-    /// Returns whether this frame is part of a free extent, or of a free block that begins before
-    /// it.
+    /// Returns whether this frame is part of an extent, or of a free block that begins before it.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
         let kept = self.zones.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
@@ -187,8 +182,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Shrinks the lists of a slot after a while without use (`decay_pcp_high`, about once a second
-    /// in the kernel). Returns whether work remains.
+    /// Shrinks the lists of a slot that were not used (`decay_pcp_high`); returns whether work
+    /// remains.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
@@ -236,8 +231,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks every equation of zones, lists and budget, while no other thread is at work; fails
-    /// with the first that does not hold. O(frames).
+    /// Checks all equations, while no other thread is at work; fails with the first wrong one.
+    /// O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones.validate()?;
         let mut outside = 0;

@@ -14,8 +14,7 @@ pub enum FreeListPolicy {
     OneSection,
 }
 
-/// The way to bring in fresh memory of slabs. What a program may never touch comes in by plain
-/// faults.
+/// The way to bring in fresh memory of slabs that the program will probably touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPolicy {
     /// Whole slabs by one call, in caches that grow.
@@ -24,8 +23,7 @@ pub struct FaultPolicy {
     pub huge: bool,
 }
 
-/// The machine that the kernel's formulas assume instead of the running one, for example that of a
-/// document.
+/// The machine that the kernel's formulas assume instead of the running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Its CPUs, at least 1.
@@ -72,15 +70,14 @@ fn dealt<const NODES: u32>(slot: SlotIndex) -> NodeId {
     NodeId((slot.0 % NODES) as u8)
 }
 
-/// [`dealt`] for every number of nodes, from one on.
 const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
     dealt::<1>, dealt::<2>, dealt::<3>, dealt::<4>, dealt::<5>, dealt::<6>, dealt::<7>, dealt::<8>,
 ];
 
 impl<P> PageConfig<P> {
-    /// Lets the kernel's formulas assume `machine`. Where its number of nodes differs, its nodes
-    /// are fake: each has a zone, slots are dealt to them in turn, and the system does not know
-    /// them. Panics where `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
+    /// Lets the kernel's formulas assume `machine`. Nodes are fake where their number differs: each
+    /// has a zone, slots are dealt to them in turn, and the system does not know them. Panics where
+    /// `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
     pub fn declare(&mut self, machine: Machine) {
         let Machine { cpus, frames, nodes } = machine;
         assert!(cpus > 0, "a machine has CPUs");

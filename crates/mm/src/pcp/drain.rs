@@ -6,8 +6,7 @@ use super::ring::SlotRings;
 use crate::frame::{FrameTable, Order};
 use crate::zone::Block;
 
-/// Takes blocks off the lists until `left` pages are gone, or a part of a block more. Drops blocks
-/// whose state is wrong.
+/// Takes blocks off the lists until `left` pages or a few more are gone; drops bad blocks.
 pub(super) struct Drain<'a> {
     lists: &'a mut Lists,
     rings: SlotRings<'a>,
@@ -21,7 +20,6 @@ pub(super) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// A drain of `pages` pages (at most what is listed) that begins with list `first`.
     pub(super) fn new(
         lists: &'a mut Lists,
         rings: SlotRings<'a>,
@@ -45,8 +43,8 @@ impl<'a> Drain<'a> {
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
                 // One block for this list, one for each empty list before it, and those that the
-                // last list lacked. If that is the number of lists, no other list has a block, and
-                // this one gives all.
+                // last list lacked. If this sum is the number of lists, no other list has a block,
+                // and this one gives all.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

@@ -2,11 +2,11 @@
 //!
 //! Each word of a list names one extent, and each change is one compare-and-exchange of one word:
 //! it takes an extent or its front, puts an extent, or joins it to a neighbour. So the list has no
-//! lock, signal handlers and children of a fork never find it half changed, and it may be used
+//! lock, signal handlers and children of a fork never find it half changed, and tasks may use it
 //! outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
-//! A request takes the front of the shortest extent that holds it. The other frames stay on the
-//! list, however few, because the front mostly comes back to them.
+//! A request takes the front of the shortest extent that holds it. The other frames stay, however
+//! few: the front mostly comes back to them.
 //!
 //! Invariants, for every word but 0:
 //! * its frames count as used in the budget, have no kind, and are kept nowhere else
@@ -22,7 +22,7 @@ use quarry_sys::primitive::{
 
 /// Extents of a list; each request looks at all. With 24 no fewer requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
-/// Attempts of a request, because another CPU may change the word that it is about to change.
+/// Attempts of a request, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
 /// The extent has been on the list since the upkeep's last look.
 const AGED: u64 = 1 << 63;
@@ -97,7 +97,6 @@ impl Entry {
 }
 
 fresh_zero! {
-    /// The list of one slot and node.
     #[derive(Default)]
     #[repr(align(128))]
     pub(super) struct ExtentList {
@@ -120,8 +119,7 @@ impl ExtentList {
         local::compare_exchange(&self.words[at], old.0, new.0)
     }
 
-    /// Takes `count` frames from the front of the shortest extent that has them and begins at a
-    /// multiple of `align`. O([`EXTENTS`]).
+    /// Takes the front of the shortest extent with `count` frames from a multiple of `align` on.
     #[inline]
     pub(super) fn take(&self, count: u32, align: Order) -> Option<Pfn> {
         for _ in 0..ATTEMPTS {
@@ -144,7 +142,7 @@ impl ExtentList {
         None
     }
 
-    /// Takes the `count` frames from `first` on, if an extent begins with them. O([`EXTENTS`]).
+    /// Takes the `count` frames from `first` on, if an extent begins with them.
     pub(super) fn take_at(&self, first: Pfn, count: u32) -> bool {
         let found = (0..EXTENTS)
             .map(|at| (at, self.entry(at)))
@@ -152,13 +150,12 @@ impl ExtentList {
         found.is_some_and(|(at, entry)| self.exchange(at, entry, entry.without(count)))
     }
 
-    /// Returns whether any of `count` frames from `first` on is on the list. O([`EXTENTS`]).
     pub(super) fn overlaps(&self, first: Pfn, count: u32) -> bool {
         self.entries().any(|entry| entry.first() < first.plus(count) && first < entry.end())
     }
 
-    /// Puts an extent of one pageblock on the list, if the list then has no more than `most` frames
-    /// or only this extent; returns whether it did. O([`EXTENTS`]).
+    /// Puts an extent of one pageblock on the list, if the list then has at most `most` frames or
+    /// only this extent; returns whether it did.
     #[inline]
     pub(super) fn put(&self, first: Pfn, count: u32, most: u32) -> bool {
         let end = first.plus(count);
@@ -192,7 +189,7 @@ impl ExtentList {
 
     /// Takes one extent off a list without room: the shortest if there are too many extents, else
     /// the longest. (Half of them at once halved the zone's critical sections, but took two
-    /// microseconds for one call in ten thousand.) O([`EXTENTS`]).
+    /// microseconds for one call in ten thousand.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
         for at in 0..EXTENTS {
@@ -215,8 +212,7 @@ impl ExtentList {
         leaving
     }
 
-    /// Takes the extents that have not changed since the last call off the list, and marks the
-    /// others.
+    /// Takes off the extents that have not changed since the last call, and marks the others.
     pub(super) fn age(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
         for at in 0..EXTENTS {
@@ -238,8 +234,7 @@ impl ExtentList {
         self.entries().map(Entry::frames).sum()
     }
 
-    /// Counts an extent that was taken from the list or put on it. The slot is usually the running
-    /// CPU's: see [`local::add`].
+    /// Counts an extent, usually of the running CPU's list: see [`local::add`].
     #[inline(always)]
     pub(super) fn note(&self, what: Movement) {
         local::add(&self.traffic[what as usize], 1);
@@ -249,8 +244,7 @@ impl ExtentList {
         self.traffic[what as usize].load(Relaxed)
     }
 
-    /// Checks the list; fails with the first equation that does not hold. `is_kept` returns whether
-    /// the zone has any of the given frames as free ones.
+    /// Checks the list; `is_kept` returns whether the zone has any of some frames as free ones.
     pub(super) fn validate(
         &self,
         frames: &FrameTable,

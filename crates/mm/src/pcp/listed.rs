@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
 //! A CPU keeps the extents that it frees up to a share of the memory in use, so that a process
-//! hardly grows by them, but always one extent; where memory is short it keeps none.
+//! hardly grows by them, but always one; where memory is short it keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -45,8 +45,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes the frames that an allocation is to grow into if the list has all of them. If it has
-    /// some of them, gives all its extents to the zone.
+    /// Takes frames for an allocation to grow into, if the list has all of them. If it has some of
+    /// them, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -81,7 +81,6 @@ impl ListStore {
         is_put
     }
 
-    /// Takes an extent of the node, which may grow for it.
     pub(super) fn alloc_extent(
         &self,
         zones: &Zones,
@@ -98,7 +97,6 @@ impl ListStore {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// Gives a checked extent to the list, or to the zone.
     pub(super) fn free_extent(
         &self,
         zones: &Zones,
@@ -115,7 +113,7 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent for which its list has no room to the zone, and makes room for the next one.
+    /// Gives an extent to the zone, and makes room on its list for the next one.
     #[cold]
     fn put_past_list(
         &self,
@@ -149,8 +147,8 @@ impl ListStore {
         }
     }
 
-    /// Gives back the extents of a slot that have been on its lists since the last call; returns
-    /// whether there were any.
+    /// Gives back extents that have been listed since the last call; returns whether there were
+    /// any.
     pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut has_aged = false;
         for node in self.nodes() {
@@ -160,7 +158,6 @@ impl ListStore {
         has_aged
     }
 
-    /// Checks the lists of extents of a node; fails with the first equation that does not hold.
     pub(super) fn validate_extents(&self, zones: &Zones, node: NodeId) -> Result<(), Broken> {
         let (pageblocks, frames) = (zones.memory().pageblocks(), zones.frames());
         let is_kept = |first: Pfn, count: u32| {
@@ -193,7 +190,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
 
 impl<P: PagePolicy> PageAllocator<P> {
     /// Takes `count` frames ([`EXTENT_FRAMES`]), which may hold data, from the list of the slot and
-    /// its node. O(1), no lock; may be called outside of the gate.
+    /// its node; also outside of the gate. O(1), no lock.
     #[inline]
     pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
         if !EXTENT_FRAMES.contains(&count) {
@@ -204,7 +201,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false` where that has
-    /// no room. O(1), no lock; may be called outside of the gate.
+    /// no room; also outside of the gate. O(1), no lock.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
@@ -227,7 +224,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         store.tuning(slot, node).count + store.extents(slot, node).frames()
     }
 
-    /// Returns whether any list has an extent. O(slots).
     #[must_use]
     pub(crate) fn lists_any_extent(&self) -> bool {
         self.pcps.store.extent_lists().any(|list| list.frames() > 0)

@@ -48,8 +48,7 @@ fresh_zero! {
         pub bypassed_allocs: u64,
         /// Blocks freed past the lists.
         pub bypassed_frees: u64,
-        /// Critical sections, of the lists or else of the zone, that freed blocks of callers
-        /// (document 001).
+        /// Critical sections, of the lists or else of the zone, for blocks that callers freed.
         pub critical_sections: u64,
         /// Blocks with a wrong state on a list, which were dropped.
         pub bad_blocks: u64,
@@ -92,8 +91,8 @@ fresh_zero! {
         pub(super) counters: PcpCounters,
     }
 
-    /// The lists of one slot and node. Threads `try_lock` them, and go to the zone where that
-    /// fails; only drains and `fork` wait.
+    /// The lists of one slot and node. Threads only try the lock, and go to the zone where it is
+    /// held; only drains and `fork` wait.
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,
@@ -101,7 +100,6 @@ fresh_zero! {
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,
-        /// Critical sections of the zone that took extents back, and their pages.
         pub(super) extent_drains: AtomicU64,
         pub(super) drained_extent_pages: AtomicU64,
     }
@@ -126,7 +124,7 @@ impl Pcp {
         visit("pcp->lock", &self.lists);
     }
 
-    /// The counters. Waits for the lock.
+    /// Waits for the lock.
     pub(super) fn counters(&self) -> PcpCounters {
         let mut counters = self.lists.lock().counters;
         counters.bypassed_allocs += self.bypassed_allocs.load(Relaxed);

@@ -10,7 +10,6 @@ use crate::frame::{End, FrameState, FrameTable, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
 use quarry_sys::lock::Guard;
 
-/// A reference to the lists of one slot and node.
 #[derive(Clone, Copy)]
 pub(super) struct ListRef<'a> {
     pub(super) store: &'a ListStore,
@@ -75,8 +74,7 @@ impl<'a> LockedLists<'a> {
         Some(Page { pfn, zeroed: state.is_zeroed() })
     }
 
-    /// Drops a block with a wrong state, which is off the list and the count, and takes the next
-    /// one.
+    /// Drops a block with a wrong state, and takes the next one.
     #[cold]
     #[inline(never)]
     fn pop_past_bad(&mut self, list: usize, order: Order) -> Option<Page> {
@@ -84,11 +82,11 @@ impl<'a> LockedLists<'a> {
         self.pop(list, order)
     }
 
-    /// Fetches blocks for an empty list in one critical section, appends them in their order, and
-    /// takes the first. A refill may not use the high-order reserve: if it finds no block, a
-    /// request that may use it goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory
-    /// the batches of two CPUs, and the states of their blocks, are neighbours. Skipping the line
-    /// of 64 states that both share does not help: processors fetch lines in pairs.)
+    /// Fetches blocks for an empty list in one critical section, in their order, and takes the
+    /// first. A refill may not use the high-order reserve: a request that may goes to the zone if
+    /// the refill finds no block (`rmqueue_bulk` to Linux 6.19). (On fresh memory the states of two
+    /// CPUs' batches are neighbours. Skipping the line of 64 states that both share does not help:
+    /// processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(
@@ -166,8 +164,8 @@ impl<'a> LockedLists<'a> {
         lists.counters.drained_pages += u64::from(spilled << order.get());
     }
 
-    /// Gives `pages` pages back, from `list` on, in chunks of the policy. Releases the lists
-    /// between chunks; returns `None` if another thread takes them then.
+    /// Gives `pages` pages back, from `list` on. Releases the lists between the policy's chunks;
+    /// returns `None` if another thread takes them then.
     #[cold]
     #[inline(never)]
     pub(super) fn drain<P: PagePolicy>(
@@ -196,7 +194,7 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives `pages` pages back in one critical section of the zone, or a part of a block more.
+    /// Gives `pages` pages or a few more back in one critical section of the zone.
     pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {

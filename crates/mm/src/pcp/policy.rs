@@ -28,8 +28,8 @@ pub struct SizeInputs {
 /// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
-/// The lists of a growing zone get their sizes from this many frames: 1 GiB, the smallest zone with
-/// the full batch. The zone's size at the start tells nothing about its program.
+/// Frames from which the lists of a growing zone get their sizes: 1 GiB, the smallest zone with the
+/// full batch. The zone's size at the start tells nothing about its program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// Blocks of orders 1..=3 freed in a row send all pages to the zone only if the lists hold this
-    /// many: one batch, if the cache has room for it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// Least pages for a row of frees of orders 1..=3 to send all of them to the zone: one batch,
+    /// if the cache has room for it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -111,8 +111,8 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// Returns whether every request is tested against the zone's watermarks before it looks at the
-    /// lists (`get_page_from_freelist`), and not only a request that the lists cannot serve.
+    /// Returns whether every request is tested against the zone's watermarks first, and not only
+    /// one that the lists cannot serve (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true
@@ -145,8 +145,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     }
 }
 
-/// Blocks of `order` for a refill of `batch` pages: `batch >> order`, but at least two where `batch
-/// > 1` (Linux 5.14+).
+/// Blocks of a refill of `batch > 1` pages: `batch >> order`, but at least two (Linux 5.14+).
 #[inline]
 pub fn scaled_to(order: Order, batch: u32) -> u32 {
     if batch > 1 { (batch >> order.get()).max(2) } else { batch }

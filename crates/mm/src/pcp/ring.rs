@@ -1,8 +1,8 @@
-//! The per-CPU lists of blocks: double-ended rings of frame numbers in memory reserved from the OS.
+//! The per-CPU lists of blocks: double-ended rings of frame numbers.
 //!
 //! They are not a [`List`](crate::frame::List), because a block of order 0 has one link word. A
-//! ring takes 4 bytes per block, and touches its memory only as far as the list is used. Its
-//! capacity bounds the list; it is a power of two, so that a mask replaces a division.
+//! ring takes 4 bytes per block, and touches memory only as far as it is used. Its capacity bounds
+//! the list; a power of two, so that a mask replaces a division.
 
 use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -11,8 +11,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
-/// The start of an empty list: so far from a page's edge that a short list touches one page of its
-/// ring.
+/// The start of an empty list: a short list touches only one page of its ring.
 const START: u32 = 512;
 
 /// The most pages that any list needs room for: 4 GiB on one CPU.
@@ -37,7 +36,6 @@ impl Default for RingSizes {
 }
 
 impl RingSizes {
-    /// Room for `high` pages and a refill of `refill` pages.
     pub(super) fn fitting(high: u32, refill: u32) -> Self {
         let pages = high.saturating_add(refill).min(MOST_PAGES);
         let (least, single) = (Self::default(), pages.next_power_of_two());
@@ -83,7 +81,6 @@ impl Ring {
 
 pub(super) struct Rings {
     cells: OsArray<AtomicU32>,
-    /// Cells of all lists of one slot and node.
     stride: u32,
     offset: [u32; MAX_LISTS],
     mask: [u32; MAX_LISTS],
@@ -142,7 +139,7 @@ impl SlotRings<'_> {
         let pfn = self.cell(list, ring.head).load(Relaxed);
         ring.head = ring.head.wrapping_add(1);
         if ring.len == 0 {
-            // An empty list starts over, so that it does not touch all of its ring in time.
+            // An empty list starts over, so that it touches no more of its ring.
             ring.head = 0;
         }
         Some(Pfn(pfn))
@@ -169,7 +166,6 @@ impl SlotRings<'_> {
         ring.len += 1;
     }
 
-    /// The block at `position`, counted from the head.
     pub(super) fn peek(&self, list: usize, ring: Ring, position: u32) -> Pfn {
         Pfn(self.cell(list, ring.head.wrapping_add(position)).load(Relaxed))
     }

@@ -18,15 +18,14 @@ pub(super) struct PcpSet<P> {
     pub(super) store: ListStore,
 }
 
-/// The migratetype of the list that takes a block of type `of`. The reserve has no list: its blocks
-/// go to the movable lists, and return to the reserve by the type of their pageblock.
+/// The migratetype of the list for blocks of type `of`. Blocks of the reserve go to movable lists,
+/// and return to the reserve by the type of their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
 }
 
 impl<P: PagePolicy> PcpSet<P> {
-    /// Reserves lists for `slots` slots of every zone.
     pub(super) fn reserve(
         os: &'static dyn Os,
         config: &PageConfig<P>,
@@ -52,9 +51,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone. A refill and the
-    /// zone serve only while the zone stays above `mark`; under a policy that tests every request,
-    /// the list too.
+    /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two
+    /// only while the zone stays above `mark`. A policy that tests every request tests the list's
+    /// as well.
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -117,8 +116,8 @@ impl<P: PagePolicy> PcpSet<P> {
         filled
     }
 
-    /// Takes up to `out.len()` blocks of a node in one hold of the lists, with refills; where there
-    /// is no list, or another thread holds it, from the zone in one critical section.
+    /// Takes up to `out.len()` blocks of a node in one hold of the lists, or, where that is not
+    /// possible, in one critical section of the zone.
     pub(super) fn alloc_bulk(
         &self,
         zones: &Zones,
@@ -149,7 +148,6 @@ impl<P: PagePolicy> PcpSet<P> {
         filled
     }
 
-    /// Frees one block that was checked.
     #[inline]
     pub(super) fn free(
         &self,
@@ -173,7 +171,6 @@ impl<P: PagePolicy> PcpSet<P> {
         self.free_past_lists(zones, (slot, node), (&[(pfn, order)], zeroed), None);
     }
 
-    /// Frees checked blocks of one node to the zone, in one critical section.
     #[cold]
     pub(super) fn free_at_zone(
         &self,
@@ -186,10 +183,9 @@ impl<P: PagePolicy> PcpSet<P> {
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees the blocks of one node among the checked `pages` in one hold of the lists, and those
-    /// that have no list in one critical section of the zone. If another thread holds the lists,
-    /// all go to the zone, and also if the running task reclaims, because only frames in the zone
-    /// count as freed.
+    /// Frees the blocks of one node among the checked `pages` in one hold of the lists, those
+    /// without a list in one critical section of the zone. All go to the zone if another thread
+    /// holds the lists, or if the running task reclaims: only frames in the zone count as freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -233,8 +229,8 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Frees blocks of the node among `pages` to the zone, if there are any: all of them, or only
-    /// those with a list (`listed = Some(true)`) or without one (`Some(false)`).
+    /// Frees blocks of the node among `pages` to the zone: all, only those that have a list
+    /// (`Some(true)`), or only those without one.
     #[cold]
     #[inline(never)]
     fn free_past_lists(
@@ -265,8 +261,7 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the policy lower `high` of the lists of a slot, and drains the pages above it
-    /// (`decay_pcp_high`). Returns whether a later call may have more to do.
+    /// Lets the policy lower `high` and drains the pages above it; returns whether work may remain.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {
@@ -286,8 +281,7 @@ impl<P: PagePolicy> PcpSet<P> {
         (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
 
-    /// Checks the lists of one node against counts and states; fails with the first equation that
-    /// does not hold. Returns the pages listed.
+    /// Checks the lists of one node against counts and states; returns the pages listed.
     pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> Result<u32, Broken> {
         let memory = zones.memory();
         let mut pages = 0;

@@ -13,15 +13,13 @@ pub(super) struct ListStore {
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
     pub(super) extents: OsArray<ExtentList>,
-    /// See [`PageConfig::lists_extents`](super::PageConfig::lists_extents).
     pub(super) lists_extents: bool,
     slots: u32,
     nodes: u8,
 }
 
 impl ListStore {
-    /// Reserves lists for `slots` slots of each of `nodes` nodes, with one list per entry of
-    /// `orders`.
+    /// Reserves the lists of `slots` slots of `nodes` nodes, one per entry of `orders`.
     pub(super) fn reserve(
         os: &'static dyn Os,
         (slots, nodes): (u32, u8),
@@ -65,7 +63,7 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// All nodes together. Waits for the lists.
+    /// All nodes together; waits for the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         for node in self.nodes() {

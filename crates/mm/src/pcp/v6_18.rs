@@ -1,18 +1,16 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Changes since 6.7: order 9 has one list for movable blocks and one for all others (6.10); a
-//! longer row of freed blocks of orders 1..=3 sends all pages to the zone, by half of `high_min`
-//! (6.16); drains release the lists and the zone after each batch (6.19, and 6.18 as a stable
-//! patch).
+//! Since 6.7: order 9 has a list for movable blocks and one for others (6.10); the row of freed
+//! blocks of orders 1..=3 that sends all pages to the zone is longer by half of `high_min` (6.16);
+//! drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
 //! Two things differ in user space. A process has no fixed amount of memory to take an eighth of:
-//! unless a machine's memory is declared, a CPU keeps at most 2,048 pages (8 MiB). And only
-//! requests that a list cannot serve are tested against watermarks, because the process holds
-//! listed pages already.
+//! without declared memory a CPU keeps at most 2,048 pages (8 MiB). And only requests that a list
+//! cannot serve are tested against watermarks, because the process holds listed pages already.
 //!
 //! Lists tune themselves since Linux 6.7. Allocations in a row double the next refill (63, 126, ..
 //! 2,016 pages of order 0); frees in a row make drains as large; `high` rises while that pays and
-//! decays when the CPU is idle. The releases differ in the items of [`Release`].
+//! decays when the CPU is idle. Releases differ in the items of [`Release`].
 
 use super::lists::Tuning;
 use super::policy::{
@@ -21,7 +19,6 @@ use super::policy::{
 };
 use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
-/// Most pages that a CPU keeps in a process that declares no memory.
 const HIGH_MOST: u32 = 2048;
 
 /// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
@@ -65,8 +62,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// See [`PagePolicy::tests_every_request`].
     const TESTS_EVERY_REQUEST: bool;
 
-    /// The first list of orders 4..=8, one for each migratetype and order; no release had such
-    /// lists.
+    /// The first list of orders 4..=8, three for each order; no release had such lists.
     const MIDDLE_LISTS: Option<usize> = None;
 
     /// The choice among the lists of order 9.
@@ -85,8 +81,7 @@ fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
     tuning.high
 }
 
-/// Returns whether blocks of orders 1..=3 are freed in a row so long that all listed pages should
-/// go (`free_high`).
+/// Returns whether so many blocks of orders 1..=3 are freed in a row that all pages should go.
 #[inline]
 fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
     if !(1..=COSTLY_ORDER).contains(&order.get()) {

@@ -17,7 +17,6 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its frames if they may hold data, else 0.
     #[inline]
     pub(super) fn dirty(self) -> u32 {
         if self.zeroed { 0 } else { self.order.frames() }

@@ -17,9 +17,9 @@ impl Locked<'_> {
     }
 
     /// Takes up to `most` blocks of `order`, lowest addresses first, from the smallest block of
-    /// `migratetype` that holds one; free blocks of order 0 all come from one pageblock. Passes
-    /// each to `give`, which sets its state, with whether it is known to be zero. Returns how many;
-    /// 0 where the migratetype has no block. O(orders + blocks).
+    /// `migratetype` that holds one, or from one pageblock with free blocks of order 0. Passes each
+    /// to `give`, which sets its state, with whether it is known to be zero; returns how many.
+    /// O(orders + blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,
@@ -66,8 +66,8 @@ impl Locked<'_> {
 
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
-    /// From the order of a pageblock on, a block also merges with a buddy of another type, whose
-    /// pageblocks take the type of the block; but the high-order reserve merges only with itself.
+    /// From the order of a pageblock on, a block also merges with a buddy of another type (but not
+    /// of the high-order reserve), whose pageblocks take the block's type.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);
@@ -76,8 +76,7 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        // Buddies below the order of a pageblock lie in one pageblock, so one `uncount` serves all
-        // of them.
+        // Buddies below the order of a pageblock share a pageblock and one `uncount`.
         let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
         while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
@@ -115,8 +114,7 @@ impl Locked<'_> {
     }
 }
 
-/// Returns whether free blocks of two pageblocks may merge: one zone has both, and neither is of
-/// the high-order reserve.
+/// Returns whether pageblocks belong to one zone and neither to the high-order reserve.
 pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES

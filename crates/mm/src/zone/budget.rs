@@ -1,17 +1,14 @@
 //! The budget: the limit of frames that may be in use at once, and the marks below it.
 //!
 //! Zones charge frames that leave their free lists and uncharge those that come back; the heap
-//! charges its mappings. Free memory is not in the budget, because purging gives it back to the
-//! system.
+//! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
-//! The kernel's formula for the marks (see `watermark`) gets the limit in place of the managed
-//! memory of all zones: `min` grows with its root, the gaps with the limit itself. The marks are
-//! compared with `free = limit - used`:
+//! The marks are the kernel's (see `watermark`), with the limit as the managed memory: `min` grows
+//! with its root, the gaps with the limit itself. They are compared with `free = limit - used`:
 //!
 //! * below `low` the reclaim thread works, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, once something needs one: a
-//!   shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that uses only
-//!   `malloc` has all of its limit.
+//! * the frames below `min` are a reserve for tasks that reclaim, once a shrinker or a page cache
+//!   exists ([`keep_reserve`](Budget::keep_reserve)). A program without them has all of its limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
 //! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames
@@ -26,8 +23,7 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The high mark is at most this part of the limit: otherwise a limit of a few hundred KiB would
-/// lie below its own min mark.
+/// The high mark is at most this part of the limit; otherwise a small limit would lie below `min`.
 const MOST_OF_LIMIT: u32 = 4;
 
 /// The rule by which the marks of a budget follow from its limit.
@@ -41,7 +37,6 @@ pub struct MarkOptions {
 }
 
 impl Default for MarkOptions {
-    /// The kernel's defaults.
     fn default() -> Self {
         Self { min: None, scale: SCALE_FACTOR }
     }
@@ -52,7 +47,6 @@ pub struct Budget {
     used: AtomicU32,
     mapped: AtomicU32,
     limit: AtomicU32,
-    /// See the head of this file.
     ceiling: AtomicU32,
     /// The ceiling of batches: `limit - low` where there is a reserve, else `limit`.
     batch_ceiling: AtomicU32,
@@ -126,8 +120,7 @@ impl Budget {
         }
     }
 
-    /// Charges beyond the ceiling: a task with a claim uses the frames of its claim, another task
-    /// that reclaims uses the reserve.
+    /// Charges a task that reclaims: from its claim, or, if it has no claim, from the reserve.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
         match self.reclaimers.take(frames) {
@@ -228,8 +221,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether the frames below the min mark are a reserve, because a shrinker or a page
-    /// cache exists.
+    /// Returns whether the frames below the min mark are a reserve.
     #[inline]
     #[must_use]
     pub fn has_reserve(&self) -> bool {
@@ -314,8 +306,7 @@ impl Budget {
         &self.reclaimers
     }
 
-    /// Checks the invariants of the marks while no task changes the limit; fails with the first
-    /// that does not hold.
+    /// Checks the marks, while no task changes the limit; fails with the first wrong equation.
     pub fn validate(&self) -> Result<(), Broken> {
         let (check, limit, marks) = (Check::of("budget"), self.limit(), self.marks());
         let ordered = marks.min <= marks.low && marks.low <= marks.high && marks.high <= limit;
@@ -349,7 +340,6 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The marks of a limit: all 0 where there is no limit.
 fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
     if limit == u32::MAX {
         return Marks::default();
@@ -360,7 +350,6 @@ fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
     if marks.high <= most {
         return marks;
     }
-    // Scaled in the same proportions.
     let part = |mark: u32| (u64::from(mark) * u64::from(most) / u64::from(marks.high)) as u32;
     Marks { min: part(marks.min), low: part(marks.low), high: most }
 }

@@ -65,8 +65,7 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Takes a kept extent, or one from the gathered blocks of a pageblock while the lists have
-    /// enough.
+    /// Takes a kept extent, or gathers one while enough blocks are left on the lists.
     #[inline]
     fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
         let extent = self.state.extents.take(self.memory, count, align);
@@ -83,8 +82,7 @@ impl Locked<'_> {
         None
     }
 
-    /// Takes a whole pageblock, or else the smallest block that holds the extent, and keeps the
-    /// frames after the extent.
+    /// Takes the front of a whole pageblock, or else of the smallest block that is large enough.
     #[cold]
     fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
         let memory = self.memory;
@@ -99,7 +97,7 @@ impl Locked<'_> {
                 let index = pfn.pageblock();
                 return self.state.extents.take_in(memory, index, count, align.frames());
             }
-            // Stolen: the frames after the extent go back as blocks of the pageblock's own type.
+            // Stolen: the other frames go back as blocks of the pageblock's own type.
             mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
             return Some(Extent { pfn, zeroed });

@@ -1,5 +1,4 @@
-//! Extents: requests of an exact number of frames, best fit among the free frames of movable
-//! pageblocks, at any first frame.
+//! Extents: best fit for an exact number of frames among the free frames of movable pageblocks.
 //!
 //! A block trimmed to the size of a request leaves frames that only smaller requests can use, and
 //! free neighbours do not merge unless they are buddies. So the frames that such requests leave
@@ -9,8 +8,8 @@
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
-//! their mark *flushes* the pageblock with the longest extent. A pageblock that is wholly free
-//! becomes a free block at once.
+//! their mark *flushes* the pageblock with the longest extent, as happens to a wholly free
+//! pageblock.
 //!
 //! Invariants:
 //! * kept frames are free: not in the budget, of no kind; see `Pageblock` for the bits
@@ -70,8 +69,7 @@ impl Extents {
         self.dirty
     }
 
-    /// Takes `count` frames at a multiple of `align` frames from one of a bounded number of
-    /// pageblocks.
+    /// Takes an extent from one of a bounded number of pageblocks.
     #[inline]
     pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
         let mut lists = self.filled & u64::MAX << (count / STEP);
@@ -110,7 +108,6 @@ impl Extents {
     }
 
     pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Extent> {
-        // An extent is shorter than a pageblock.
         if 2 * count >= PAGEBLOCK_FRAMES {
             return None;
         }
@@ -148,7 +145,6 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Stops keeping the frames of a pageblock.
     #[inline(never)]
     pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
         let pageblock = memory.pageblocks().at(index);
@@ -198,8 +194,6 @@ impl Extents {
         self.lists[self.filled.checked_ilog2()? as usize].first()
     }
 
-    /// Compares every list with counts and bits; fails with the first equation that does not hold.
-    /// O(pageblocks that keep frames).
     pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let (mut free, mut dirty) = (0, 0);
         let (all, links) = (Check::of("extents"), memory.pageblocks().extent_links());

@@ -12,10 +12,9 @@ use crate::frame::{
 /// The last resort that requests under one hold of the lock have needed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// The request's own lists.
     #[default]
     Normal,
-    /// Single blocks of other types: no pageblock was left to claim.
+    /// No pageblock was left to claim, so single blocks are stolen.
     Steal,
 }
 
@@ -29,15 +28,14 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Returns whether a request claims the pageblock of a free block of `order`: if the block is
-/// large, or if stealing would scatter blocks that never move.
+/// Returns whether a request claims the pageblock of a block of `order`: a large one, or one whose
+/// theft would scatter blocks that never move.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
 }
 
 impl Locked<'_> {
-    /// Takes a block for a request of type `of`, which is not the high-order reserve.
     #[inline]
     pub(super) fn take_any(
         &mut self,
@@ -146,8 +144,8 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Changes the type of a free block that fills its pageblocks, and of these. Returns whether
-    /// the block is known to be zero.
+    /// Changes the type of pageblocks that one free block fills; returns whether it is known to be
+    /// zero.
     fn retag_free(&mut self, pfn: Pfn, order: Order, to: MigrateType) -> bool {
         let memory = self.memory;
         let from = memory.pageblocks().of(pfn).tag();
@@ -179,7 +177,7 @@ impl Locked<'_> {
                 let zeroed = self.state.areas.remove(memory, pfn, order, from);
                 let block = Block { pfn, order, zeroed };
                 if order == Order::PAGEBLOCK {
-                    // Its old type may have kept it from merging with its buddy.
+                    // Its old type may have kept it from merging.
                     self.put_block(block, End::Tail);
                 } else {
                     self.state.areas.add(memory, block, to, End::Tail);

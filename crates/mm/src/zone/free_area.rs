@@ -18,16 +18,13 @@ use crate::frame::{
 };
 use quarry_sys::broken::{Broken, Check};
 
-/// The blocks of one order and migratetype.
 struct Area {
-    /// Empty where the order is 0.
+    /// Empty where the order is 0, unlike `nr`.
     blocks: List<Pfn>,
-    /// The number of blocks, also of order 0.
     nr: u32,
 }
 
-/// The number of list `(o, t)` is `4 * o + t`; 20 of 64 are unused, so that an index needs no
-/// check.
+/// List `(o, t)` is number `4 * o + t`; 20 of 64 are unused, so that an index needs no check.
 const LISTS: usize = 64;
 const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
 
@@ -36,10 +33,8 @@ const fn list_number(order: Order, of: MigrateType) -> usize {
     (order.index() * MIGRATE_TYPES + of.index()) % LISTS
 }
 
-/// All lists of a zone and their counts.
 pub(super) struct FreeAreas {
     areas: [Area; LISTS],
-    /// The pageblocks that have blocks of order 0.
     singles: [List<PageblockIndex>; MIGRATE_TYPES],
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
@@ -106,13 +101,11 @@ impl FreeAreas {
         memory.pageblocks().at(pageblock).lowest_single().map(|at| pageblock.first().plus(at))
     }
 
-    /// The block at the tail of a list of `order`, which is not 0.
     pub(super) fn last(&self, order: Order, of: MigrateType) -> Option<Pfn> {
         debug_assert!(order > Order::ZERO, "the list of order 0 is one of pageblocks");
         self.areas[list_number(order, of)].blocks.last()
     }
 
-    /// Puts a block on the list of `migratetype`. O(1).
     #[inline]
     pub(super) fn add(&mut self, memory: &Memory, block: Block, of: MigrateType, end: End) {
         let (frames, dirty) = (block.order.frames(), block.dirty());
@@ -140,10 +133,10 @@ impl FreeAreas {
         state.is_zeroed()
     }
 
-    /// Takes the first `frames` frames of a free block, fewer than all of them; the other frames
-    /// stay, in the largest blocks that they form. The caller sets the state of the taken frames.
-    /// Returns whether the block is known to be zero. O(orders). (Splitting in halves, and counting
-    /// each half, took twice as long.)
+    /// Takes the first `frames` frames of a free block, but not all; the others stay, as the
+    /// largest blocks that they form. The caller sets the state of the taken frames. Returns
+    /// whether the block is known to be zero. O(orders). (Splitting in halves and counting each
+    /// took twice as long.)
     #[inline]
     pub(super) fn take_front(
         &mut self,
@@ -159,7 +152,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The remaining frames lie in two pageblocks, each of which counts its own.
+            // The other frames lie in two pageblocks, each of which counts its own.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));
@@ -246,7 +239,6 @@ impl FreeAreas {
         self.dirty -= dirty;
     }
 
-    /// Moves all blocks of order 0 of a pageblock to the list of another type.
     pub(super) fn move_singles(
         &mut self,
         memory: &Memory,
@@ -281,8 +273,6 @@ impl FreeAreas {
         }
     }
 
-    /// Compares every list with its counts, states and links; fails with the first equation that
-    /// does not hold. O(free blocks).
     pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let lists = Check::of("free lists");
         for of in MigrateType::ALL {

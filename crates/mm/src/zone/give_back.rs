@@ -1,8 +1,8 @@
 //! Giving back: a zone returns wholly free pageblocks to the window, because a mapping or another
 //! zone needs them, or because they have been free for a while.
 //!
-//! Such a pageblock is as it was before the zone took it: in no zone, all states `USED`, no frame
-//! kept as an extent, and not taken from the window.
+//! Afterwards the pageblock is in no zone, all states are `USED`, no frame is kept as an extent,
+//! and the window has it free again.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
@@ -20,14 +20,12 @@ pub enum Whole {
 }
 
 impl ZoneRef<'_> {
-    /// See [`Zones::give_back_of`](super::Zones).
     pub(super) fn give_back(self, which: Whole, most_bytes: usize) -> usize {
         let mut given = 0;
         if !self.grows() {
             return given;
         }
-        // A request takes this lock for its last look, and so waits for blocks that are off the
-        // lists.
+        // A request's last look waits for this lock, and so for blocks that are off the lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free partly as extents, partly as blocks.
@@ -43,7 +41,6 @@ impl ZoneRef<'_> {
         given
     }
 
-    /// Takes a block that fills its pageblocks off the lists.
     fn isolate_whole(self, which: Whole) -> Option<Block> {
         let mut locked = self.lock();
         let (pfn, order, of) = locked.find_whole(which)?;
@@ -63,7 +60,6 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Finds a free block that fills its pageblocks, the largest first.
     fn find_whole(&self, which: Whole) -> Option<(Pfn, Order, MigrateType)> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let orders =

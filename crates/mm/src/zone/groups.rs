@@ -1,9 +1,8 @@
-//! Groups: file mappings with limits of their own within the budget (the kernel's memory control
-//! groups, in one process).
+//! Groups: file mappings with limits of their own in the budget (the kernel's memory control
+//! groups).
 //!
-//! A group is charged for the frames of the cached pages of its mappings. Group 0 is the root:
-//! everything that belongs to no other group. It counts nothing, and its only limit is the
-//! budget's.
+//! A group is charged for its mappings' cached pages. Group 0, the root, is everything that belongs
+//! to no other group; it counts nothing, and its only limit is the budget's.
 //!
 //! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
 //! is gone has no members, and nothing charged.
@@ -44,7 +43,6 @@ pub struct GroupLimits {
 }
 
 impl Default for GroupLimits {
-    /// No protection and no limit.
     fn default() -> Self {
         Self { min: 0, high: u32::MAX, max: u32::MAX, pinned_max: u32::MAX }
     }
@@ -246,8 +244,7 @@ impl Groups {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // The place is free only after the resets, which would undo the limits of its next
-            // group.
+            // Last, because the place may have a new group from then on.
             group.members.store(0, Release);
         }
         is_gone
@@ -294,8 +291,7 @@ impl Groups {
         }
     }
 
-    /// Returns whether the reclaim thread has to reclaim from a group. O(1) as long as no group has
-    /// been charged beyond its high limit.
+    /// Returns whether a group is above its high limit. O(1) as long as no group has been.
     #[inline]
     #[must_use]
     pub fn is_any_above_high(&self) -> bool {

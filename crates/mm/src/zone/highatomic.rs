@@ -50,7 +50,6 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Finds a free block of the reserve, the smallest first.
     fn first_reserved(&self) -> Option<(Pfn, Order)> {
         (0..ORDERS as u8).map(Order::new).find_map(|order| {
             let first = self.state.areas.first(self.memory, order, MigrateType::HighAtomic);

@@ -7,8 +7,7 @@
 //! last sample was dense, and huge pages cost hardly more than small ones (see `Prices`).
 //!
 //! Cached pages need no samples, because the page cache fills each page that it takes. They lie in
-//! movable pageblocks, which slabs do not claim; the page cache announces each page that it is
-//! about to fill.
+//! movable pageblocks, which slabs do not claim; the page cache announces them.
 
 use super::block::Block;
 use crate::frame::{
@@ -24,8 +23,7 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks claimed between a sample and the look at it. By then CPUs' lists have handed out
-/// their blocks of the sample.
+/// Pageblocks claimed between a sample and the look at it: then CPUs' lists have handed it out.
 const LOOK_AFTER: u32 = 2;
 /// Frames of a sample that slabs must have for the sample to count.
 const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
@@ -33,13 +31,10 @@ const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
 /// and at least this many: a heap pays for a sample each time that it doubles.
 const SAMPLE_AFTER_LEAST: u32 = 32;
 
-/// The samples of a zone: how densely the program touches its slabs.
 pub(super) struct HugePages {
-    /// True if the zone may ask for huge pages.
     is_on: bool,
     /// First frame of the sample that the zone has not looked at yet.
     sample: Link<Pfn>,
-    /// Pageblocks claimed since the last sample.
     since: u32,
     /// True if the last sample that counted was dense.
     is_dense: bool,
@@ -50,8 +45,8 @@ impl HugePages {
         Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Chooses how the pageblocks of a free block, which slabs will fill from its start, come in.
-    /// The zone has `managed` frames; programs touch frames of the kinds in `touched_whole` whole.
+    /// Chooses how the pageblocks of a free block come in, which slabs will fill from its start;
+    /// programs touch frames of the kinds in `touched_whole` whole.
     pub(super) fn claimed(
         &mut self,
         memory: &Memory,
@@ -108,19 +103,18 @@ impl HugePages {
     }
 }
 
-/// A movable pageblock may become a huge page while at most this many of its frames have owners:
-/// about as many as the page cache has taken before it asks.
+/// Owned frames of a movable pageblock that may still become a huge page: about as many as the page
+/// cache has taken before it asks.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page with this frame: only with one of 64,
-/// because [`is_fresh`] looks at each frame of the pageblock.
+/// Returns whether the page cache asks for a huge page with this frame: with one of 64, because
+/// [`is_fresh`] looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
         && matches!(memory.pageblocks().of(pfn).faults(), Faults::Plain | Faults::Small)
 }
 
-/// Returns whether hardly any frame of a pageblock has an owner. O(512).
 fn is_fresh(memory: &Memory, first: Pfn) -> bool {
     let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
     frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
@@ -131,9 +125,9 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 /// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
-/// Tells the OS to keep a pageblock small, a part of which goes back to it. khugepaged would make
-/// the pageblock huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`,
-/// its default from Linux 2.6.38 to 6.18).
+/// Keeps a pageblock small, a part of which goes back to the OS. khugepaged would make it huge and
+/// fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its default from Linux
+/// 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
@@ -143,8 +137,7 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     }
 }
 
-/// Brings frames of one pageblock into memory by one call, or all of it if it comes in as a huge
-/// page, and notes the duration. Where the system refuses, faults bring them in later.
+/// See [`Zones::populate`](super::Zones::populate); notes the duration.
 pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
     let (faults, os) = (pageblock.faults(), memory.arena().os());
@@ -160,8 +153,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // A system that makes huge pages unasked may bring in more than the call asked for, unless the
-    // pageblock was told to stay small.
+    // A system that makes huge pages unasked may bring in more than it was asked for.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
@@ -186,7 +178,6 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
         let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
-        // A hint, which the OS may refuse.
         let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
     }
 }

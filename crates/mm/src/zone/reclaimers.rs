@@ -3,10 +3,9 @@
 //! A task may need memory in order to reclaim: a shrinker allocates, an index splits a node. It may
 //! take the reserve below the min mark of the budget, and never reclaims within its own reclaim.
 //!
-//! A request that has found no memory reclaims with a *claim*, for the frames that it asks for, and
-//! without a right to the reserve. The frames that it frees stay charged, and stay its own until it
-//! is served, so that no other request takes them first (`capture_control`, Linux 5.1, does so for
-//! compaction).
+//! A request that has found no memory reclaims with a *claim* for its frames, without a right to
+//! the reserve. The frames that it frees stay charged and its own until it is served, so that no
+//! other request takes them first (`capture_control`, Linux 5.1, does so for compaction).
 //!
 //! Invariants: a task has one place at most; `inside` = places that are taken; each claim has `held
 //! <= wanted`, and only its task changes it.
@@ -17,8 +16,7 @@ use quarry_sys::primitive::{
     task,
 };
 
-/// Tasks that can reclaim at once: the reclaim thread, threads whose program asks for it, and
-/// requests that have found no memory.
+/// Tasks that can reclaim at once.
 const PLACES: usize = 64;
 
 /// See the module.
@@ -28,7 +26,6 @@ pub struct Reclaimers {
     claims: [Frames; PLACES],
 }
 
-/// A claim.
 struct Frames {
     /// 0 for a task that has the reserve.
     wanted: AtomicU32,
@@ -92,8 +89,8 @@ impl Reclaimers {
         self.enter_for(0)
     }
 
-    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 gives the reserve
-    /// instead.
+    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames, or for the reserve if it is
+    /// 0.
     pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;
@@ -109,8 +106,8 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// Adds frames that the running task gives back to its claim, as far as that lacks some of
-    /// `frames`; returns how many.
+    /// Of `frames` frames that the running task frees, adds those to its claim that it lacks;
+    /// returns how many.
     #[inline]
     pub(super) fn keep(&self, frames: u32) -> u32 {
         self.claim().map_or(0, |claim| {
@@ -136,8 +133,7 @@ impl Reclaimers {
         self.claims.iter().map(|claim| claim.held.load(Relaxed)).sum()
     }
 
-    /// In the child of a fork: removes the tasks of the parent, and returns the frames of their
-    /// claims.
+    /// In the child of a fork: removes the parent's tasks; returns the frames of their claims.
     pub(super) fn keep_only_current(&self) -> u32 {
         let me = task::current();
         let (mut kept, mut held) = (0, 0);

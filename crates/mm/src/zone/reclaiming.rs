@@ -7,7 +7,6 @@ use super::zones::Zones;
 /// Zones for which memory is being reclaimed, until this is dropped.
 pub struct Reclaiming<'a> {
     zones: &'a Zones,
-    /// Bit `n`: the zone of node `n`.
     nodes: u32,
 }
 

@@ -49,7 +49,7 @@ impl ZoneRef<'_> {
         taken
     }
 
-    /// Puts blocks back; returns the numbers of blocks and of frames.
+    /// Returns the numbers of blocks and of frames.
     #[inline(never)]
     pub(super) fn put(self, next: &mut dyn FnMut() -> Option<Block>) -> (u64, u32) {
         let mut locked = self.lock();
@@ -72,7 +72,6 @@ impl ZoneRef<'_> {
         (count, frames)
     }
 
-    /// Adds the first `frames` frames of pageblocks that were taken for the zone.
     pub(super) fn add_frames(self, first: PageblockIndex, frames: u32) {
         let mut locked = self.lock();
         let tag = PageblockTag::new(self.node(), MigrateType::Movable);
@@ -131,7 +130,6 @@ impl Locked<'_> {
     fn put_run(&mut self, run: Run) {
         let Run { first, frames, zeroed } = run;
         if frames.is_power_of_two() && first.0.is_multiple_of(frames) {
-            // Usually a single block, which needs no search.
             let order = Order::covering(frames);
             return self.put_block(Block { pfn: first, order, zeroed }, End::Head);
         }
@@ -140,7 +138,6 @@ impl Locked<'_> {
         }
     }
 
-    /// Takes one block from the lists that the request may use.
     #[inline]
     fn take_one(&mut self, ask: &Ask, mode: &mut Mode) -> Option<Block> {
         if ask.flags.high_atomic {

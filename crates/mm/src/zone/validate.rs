@@ -48,7 +48,6 @@ impl ZoneRef<'_> {
         zone.that(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed")
     }
 
-    /// Frames of blocks on per-CPU lists, by their states. O(frames).
     pub(super) fn frames_in_pcp(self) -> u32 {
         let frames =
             |index: PageblockIndex| (0..PAGEBLOCK_FRAMES).map(move |at| index.first().plus(at));
@@ -63,7 +62,6 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Checks one pageblock against the states of its frames, and adds it to the census.
 fn count_pageblock(
     memory: &Memory,
     index: PageblockIndex,

@@ -62,7 +62,6 @@ impl Marks {
     }
 }
 
-/// The marks of one zone, which requests read without its lock.
 pub(super) struct Watermarks {
     min: AtomicU32,
     low: AtomicU32,
@@ -108,8 +107,8 @@ impl Watermarks {
         self.boost.load(Relaxed)
     }
 
-    /// Raises all marks by a pageblock, within bounds, because types are about to be mixed; but not
-    /// in a small zone, much of which the boost would take.
+    /// Raises all marks by a pageblock, within bounds, because types are about to be mixed. A small
+    /// zone has no boost, which would take much of it.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);

@@ -30,13 +30,11 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
-/// A copy of counts of the state, as of the last critical section.
 struct Published {
-    /// Frames on the free lists.
+    /// Frames on the free lists; `dirty` is their part that is not known to be zero.
     free: AtomicU32,
     dirty: AtomicU32,
-    /// The fewest frames, extents included, that were free and not known to be zero at a time since
-    /// the last call of [`Zone::take_lowest_dirty`].
+    /// The fewest dirty frames, extents included, since the last [`Zone::take_lowest_dirty`].
     lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
@@ -60,19 +58,17 @@ pub struct Zone {
     pub(super) purging: CountedLock<()>,
     /// The pageblock at which the next purge begins: the system refused much before it.
     pub(super) refused_at: AtomicU32,
-    /// Frames of the zone's pageblocks. Changed by [`Locked`] only.
+    /// Changed, as the next two fields are, by [`Locked`] only.
     managed: AtomicU32,
-    /// The end of the last pageblock of the zone. Changed by [`Locked`] only.
+    /// The end of the last pageblock of the zone.
     end: AtomicU32,
-    /// Frames of pageblocks in the high-order reserve. Changed by [`Locked`] only.
+    /// Frames of pageblocks in the high-order reserve.
     reserved: AtomicU32,
     pub(super) marks: Watermarks,
-    /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     /// True while the budget that all zones share is below its own high mark.
     is_short: AtomicBool,
-    /// Reclaims that run for this zone.
     reclaims: AtomicU32,
 }
 
@@ -148,7 +144,7 @@ impl Zone {
     }
 
     /// The lowest value of [`dirty`](Self::dirty) since the last call: memory that no request
-    /// needed in between. Takes the lock.
+    /// needed.
     #[must_use]
     pub(crate) fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
@@ -189,9 +185,8 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone serves a request down to `mark`: tests the high mark first, then
-    /// `mark` (`get_page_from_freelist`, Linux 6.7). Notes if a zone that cannot grow is below its
-    /// high mark.
+    /// Returns whether the zone serves a request down to `mark`; notes whether it is below its high
+    /// mark, which is tested first, and cannot grow (`get_page_from_freelist`, Linux 6.7).
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -245,7 +240,6 @@ impl Zone {
         self.reclaims.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether the zone takes pageblocks on demand and gives them back.
     #[inline]
     pub(super) fn grows(&self) -> bool {
         self.grows
@@ -283,8 +277,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns whether the zone stays above `min` frames when a block of `order` leaves it, and has
-    /// a block that the request may use.
+    /// Returns whether the zone stays above `min` frames without a block of `order`, and has such a
+    /// block for the request.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);
@@ -308,7 +302,6 @@ impl Levels {
     }
 }
 
-/// A zone and the memory that it divides.
 #[derive(Clone, Copy)]
 pub(super) struct ZoneRef<'a> {
     pub(super) zone: &'a Zone,
@@ -357,7 +350,6 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Same as [`Zone::watermark_ok`], for the present state.
     pub(super) fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
         let areas = &self.state.areas;
         let levels = Levels {
@@ -368,7 +360,6 @@ impl Locked<'_> {
         levels.are_above(self.zone.marks.effective(mark), order, flags)
     }
 
-    /// Counts `frames` frames of new pageblocks that lie below `end`.
     pub(super) fn gain(&mut self, frames: u32, end: PageblockIndex) {
         self.zone.managed.store(self.zone.managed() + frames, Relaxed);
         self.zone.end.store(self.zone.end().max(end).0, Relaxed);

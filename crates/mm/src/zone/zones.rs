@@ -1,5 +1,4 @@
-//! The zones of all nodes: the order in which requests try them, the budget that they share, and
-//! their growth.
+//! The zones of all nodes: the order in which requests try them, their shared budget, their growth.
 
 use super::ask::{AllocFlags, Ask, Destination};
 use super::block::Block;
@@ -241,7 +240,6 @@ impl Zones {
         self.put_extents(node, core::iter::once((pfn, count)));
     }
 
-    /// Puts extents back, each of one pageblock, in one critical section.
     pub(crate) fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
         let frames = self.of(node).put_extents(extents);
         self.budget.uncharge(frames);
@@ -252,8 +250,8 @@ impl Zones {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
-    /// Flushes extents until a block of `order` can be taken above the low mark of the zone.
-    /// Returns whether it can.
+    /// Flushes extents until a block of `order` can be taken above the low mark; returns whether it
+    /// can.
     pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
         let zone = self.of(node);
         while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -273,7 +271,7 @@ impl Zones {
         }
         let mut steps = zone.zone.steps.lock();
         let arena = self.arena();
-        // Another thread may have grown the zone already. A block of order 10 may need two steps.
+        // Another thread may have grown the zone. A block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
@@ -297,8 +295,7 @@ impl Zones {
         self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
     }
 
-    /// Gives back about `most_bytes` of the chosen pageblocks of one node, if its zone grows;
-    /// returns the bytes.
+    /// Gives back about `most_bytes` of the chosen pageblocks of a node; returns the bytes.
     pub(crate) fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
         let given = self.of(node).give_back(which, most_bytes);
         if given > 0 {
@@ -312,9 +309,9 @@ impl Zones {
         self.nodes > 1 && self.all().any(|zone| zone.grows() && zone.stuck.load(Relaxed))
     }
 
-    /// Gives the memory of free blocks of one node, of at least `smallest`, that may hold data back
-    /// to the system, until about `most_bytes` are given back; returns the bytes. O(pageblocks +
-    /// blocks); holds the zone's lock for at most 64 blocks of one pageblock.
+    /// Purges free blocks of one node, of at least `smallest`, that may hold data, until about
+    /// `most_bytes` are given back; returns the bytes. O(pageblocks + blocks); holds the zone's
+    /// lock for at most 64 blocks of one pageblock.
     ///
     /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty. After many
     /// refusals a purge of a bounded number of bytes ends, and the next one begins at that place.
@@ -322,8 +319,8 @@ impl Zones {
         self.of(node).purge(smallest, most_bytes)
     }
 
-    /// Gives the memory of frames of one pageblock, whose owner has given up their contents, back
-    /// to the system. They read as zero afterwards, or stay as they are. Returns the bytes.
+    /// Purges frames of one pageblock for their owner, which has given up their contents: they read
+    /// as zero afterwards, or stay as they are. Returns the bytes.
     pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
     }
@@ -344,8 +341,8 @@ impl Zones {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 
-    /// Gives one reserved pageblock with free memory to the type `to`, but the last one only with
-    /// `force`. Returns whether it did.
+    /// Gives a reserved pageblock with free memory to the type `to`, the last one only with
+    /// `force`; returns whether it did.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
     }
@@ -377,8 +374,8 @@ impl Zones {
     }
 }
 
-/// The nodes by their distance from `node`. Among equally distant nodes the next higher number
-/// comes first, so that not all nodes prefer the same one.
+/// The nodes by distance. Among equally distant ones the next higher number comes first, so that
+/// not all nodes prefer the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;
