@@ -239,8 +239,8 @@ impl Arena {
     }
 
     /// Returns whether the arena may unmap a piece, which may split one mapping of the kernel into
-    /// two. It uses at most a quarter of the mappings that a process may have, and 1,024 in any
-    /// case.
+    /// two. It may have 1,024 ranges, or a quarter of the mappings that a process may have if that
+    /// is more.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -342,7 +342,8 @@ impl Drop for Arena {
         for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
             // SAFETY: the arena mapped it, and code that got a bare pointer into it has promised
-            // not to use that after the arena. A part that the OS refuses to unmap stays mapped.
+            // not to use the pointer after the arena. A part that the OS refuses to unmap stays
+            // mapped.
             let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
         }
     }

@@ -1,14 +1,15 @@
 //! The bits of the pageblocks of a window, and the search for free extents. In this file a *block*
 //! is a pageblock.
 //!
-//! The three words of 64 blocks lie together: small programs use no others. 16 such entries form a
-//! *group*, and 32 groups a *region*; a window of 8 TiB has 128 regions. The *summary* of a group
-//! or region holds the lengths of three extents of free blocks: the longest one, and those at its
-//! beginning and end. A search passes over groups and regions that cannot hold the wanted extent. A
-//! summary is the fourth word of an entry: the first entry of a group, the second of a region.
+//! An *entry* of four words holds the three bits of 64 blocks, and may hold a summary in its fourth
+//! word; small programs use one entry. 16 entries form a *group*, and 32 groups a *region*: a
+//! window of 8 TiB has 128 regions. The summary of such a *unit* holds the lengths of three extents
+//! of free blocks: the longest one, and those at its beginning and end. A search passes over units
+//! that cannot hold the wanted extent. The summary of a group lies in its first entry, that of a
+//! region in its second.
 //!
-//! Equations: the summary of a group follows from its words, that of a region from its groups. It
-//! stores by how much each extent is shorter than the whole, so that fresh zeros mean "all free".
+//! Equations: the summary of a group follows from its words, that of a region from its groups. A
+//! summary stores by how much each extent is shorter than the unit, so fresh zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
@@ -271,11 +272,11 @@ impl BlockBits {
         None
     }
 
-    /// The largest unit that begins at `at` and has no extent of `count` blocks inside.
+    /// The largest unit that begins at `at` and that a search for `count` blocks may pass over.
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // Together with `free..at`, the front may be longer; [`Self::find`] tests both.
+            // A unit that is all free continues `free..at`, and [`Self::find`] tests both together.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };

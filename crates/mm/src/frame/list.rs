@@ -149,7 +149,7 @@ pub enum End {
     Tail,
 }
 
-/// The back of a list: a link to its last member, or `()` in a list that has none.
+/// The back of a list: a link to its last member, or `()` in a list without such a link.
 pub trait Back<M> {
     /// Notes that `last` is the last member now.
     fn set(&mut self, last: Link<M>);

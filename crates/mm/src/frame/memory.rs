@@ -202,7 +202,7 @@ impl Memory {
     }
 
     /// Unmaps an extent and frees its pageblocks; their contents are lost. Where the system
-    /// refuses, or the kernel may have too many mappings after it, purges the extent and leaves it
+    /// refuses, or the kernel might have too many mappings then, purges the extent and leaves it
     /// mapped.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;

@@ -109,7 +109,7 @@ pub enum Faults {
     Huge = 2,
     /// In small pages for good: a part went back to the OS, and the kernel must not fill it again.
     Small = 3,
-    /// It has come in: a huge page has brought in all of it.
+    /// A huge page has brought in all of it.
     Whole = 4,
 }
 
@@ -225,7 +225,7 @@ impl Pageblock {
         Some(word * 64 + bits.trailing_zeros())
     }
 
-    /// Records that frame `offset` became a free block of order 0; returns their new number.
+    /// Records that frame `offset` became a free block of order 0; returns how many there are now.
     #[inline]
     pub(crate) fn add_single(&self, offset: u32) -> u32 {
         let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
@@ -238,7 +238,7 @@ impl Pageblock {
         u32::from(count)
     }
 
-    /// Records that frame `offset` is no longer a free block of order 0; returns their new number.
+    /// Records that frame `offset` is no longer a free block of order 0; returns how many are left.
     #[inline]
     pub(crate) fn remove_single(&self, offset: u32) -> u32 {
         let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));

@@ -24,7 +24,8 @@ pub struct Prices {
 }
 
 struct Price {
-    /// Frames, and their time, since the last duration was remembered: `{frames : 32 | ns : 32}`.
+    /// Frames that came in since the last duration was remembered, and their time: `{frames : 32 |
+    /// ns : 32}`.
     since: AtomicU64,
     /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at
     /// the same time may lose some.

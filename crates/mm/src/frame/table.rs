@@ -7,7 +7,9 @@
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for the frame or for the head of its block) or
-//! is free (`state`, or a bit of its pageblock, shows where), never both.
+//! is free (`state`, or a bit of its pageblock, shows where), never both. Each array is accessible
+//! from its start to the entry of the last frame in use, so that `free` can look up every address
+//! before that frame's end; entries of unmapped and foreign frames there have no owner.
 
 use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
@@ -26,8 +28,8 @@ impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
     /// The table stores a kind times this factor, the bytes of an entry in the tables of a fast
-    /// path. So `free` needs no shift between a pointer and the header that it stores to, for which
-    /// the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
+    /// path. So `free` needs no shift to get from a pointer to the header that it stores to, for
+    /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
@@ -60,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Where a free frame is.
+/// The state byte of a frame.
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
 /// taken. Only the head of a free block carries it.

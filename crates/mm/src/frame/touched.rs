@@ -1,5 +1,5 @@
-//! The part of handed-out frames that programs touch: often a small part of a large object, all of
-//! which would multiply a program's memory if it were brought in.
+//! The part of the frames handed out that programs touch. It is often a small part of a large
+//! object; to bring in all of it would multiply the memory of a program.
 //!
 //! `mincore` returns which pages are in memory, but other allocators do not call it, and a filter
 //! of system calls may kill a process for it. So the slab layer estimates by the kind of a frame. A

@@ -6,7 +6,8 @@
 //! and so on down to 8 objects fit into 16 times its lower end. Programs ask most for a little
 //! above a power of two (SQLite for journals of 1,032 and pages of 4,368 bytes): a slab has 15 of
 //! these, and with eighths it had 14. These classes are multiples of 64 bytes, for requests aligned
-//! to lines, except the first above 4 KiB, which would be 4,352 bytes.
+//! to lines, except the first one above 4 KiB: a multiple would be 4,352 bytes, too small for
+//! SQLite's pages.
 
 use crate::slab::CacheId;
 

@@ -235,7 +235,8 @@ impl Mappings {
         self.keep(zones, extent);
     }
 
-    /// Puts an extent into the mapping cache, for which older ones may go, or releases a large one.
+    /// Puts an extent into the mapping cache, and releases older ones to make room; releases the
+    /// extent itself if it is too large.
     fn keep(&self, zones: &Zones, extent: Extent) {
         self.keep_as(zones, extent, |kept| {
             kept.put(extent, |missing| zones.budget().charge_mapping(missing))

@@ -62,7 +62,7 @@ impl Extent {
 
 /// The most bytes of the cache: as many as are in use, because the recent peak of the process
 /// bounds its memory (`footprint`). With an eighth, a program that replaced 20 blocks of 5 to 25
-/// MiB at random took 1.13 million page faults; with this bound it takes 0.38.
+/// MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }

@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
 //! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour and
-//! limits a process's mappings (`vm.max_map_count`). Quarry uses a quarter of them, then copies
-//! pages.
+//! limits a process's mappings (`vm.max_map_count`). Quarry uses a quarter of that number, and then
+//! copies pages.
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 

@@ -41,6 +41,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
 }
 
 impl<P: Default> Default for StackOptions<P> {
+    /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
         Self {

@@ -122,7 +122,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // A purge could take blocks that have just come back. While these locks are held, this
+        // No purge may take the blocks that have just come back. While it holds these locks, this
         // thread only tries the locks of lists.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {

@@ -14,10 +14,10 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// The first bound of a list: this part of the frames in use, and at most 1 MiB.
+/// A list holds the larger of two bounds. One is this part of the frames in use, at most 1 MiB.
 const SHARE: u32 = 8;
 const SMALL_MOST: u32 = 256;
-/// The second bound, if it is larger: a CPU's share of this part, and at most 8 MiB.
+/// The other is this part of the frames in use, divided by the number of slots, at most 8 MiB.
 const SHARE_OF_ALL: u32 = 32;
 const MOST: u32 = 2048;
 

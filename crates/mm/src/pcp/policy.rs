@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// Least pages for a row of frees of orders 1..=3 to send all of them to the zone: one batch,
-    /// if the cache has room for it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// A row of frees of orders 1..=3 sends all pages to the zone only if there are at least this
+    /// many: one batch, if the cache has room for it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 

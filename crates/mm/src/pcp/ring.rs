@@ -2,7 +2,7 @@
 //!
 //! They are not a [`List`](crate::frame::List), because a block of order 0 has one link word. A
 //! ring takes 4 bytes per block, and touches memory only as far as it is used. Its capacity bounds
-//! the list; a power of two, so that a mask replaces a division.
+//! the list, and is a power of two, so that a mask replaces a division.
 
 use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};

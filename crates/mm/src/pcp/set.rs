@@ -51,9 +51,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two
-    /// only while the zone stays above `mark`. A policy that tests every request tests the list's
-    /// as well.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. A refill and the
+    /// zone serve only while the zone stays above `mark`; under a policy that tests every request,
+    /// the list does so as well.
     #[inline(always)]
     pub(super) fn alloc(
         &self,

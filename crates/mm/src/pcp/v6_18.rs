@@ -68,7 +68,8 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// The choice among the lists of order 9.
     fn huge_list(migratetype: MigrateType) -> usize;
 
-    /// Pages freed in a row from which on a block of orders 1..=3 sends all pages to the zone.
+    /// Pages that must be freed in a row before a block of orders 1..=3 sends all pages to the
+    /// zone.
     fn row(sizes: Sizes) -> u32;
 
     /// Most pages that a CPU keeps of memory of this description.

@@ -49,8 +49,8 @@ impl Locked<'_> {
     }
 
     /// Turns the free blocks of one movable pageblock into extents, unless that leaves too little
-    /// on the lists. The pageblock has a block of at least a quarter of `count`, because every
-    /// extent of `count` frames contains one.
+    /// on the lists. Chooses a pageblock with a block of at least a quarter of `count`, because
+    /// every extent of `count` frames contains such a block.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;

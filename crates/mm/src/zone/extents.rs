@@ -8,8 +8,8 @@
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
-//! their mark *flushes* the pageblock with the longest extent, as happens to a wholly free
-//! pageblock.
+//! their mark *flushes* the pageblock with the longest extent. A wholly free pageblock is flushed
+//! at once.
 //!
 //! Invariants:
 //! * kept frames are free: not in the budget, of no kind; see `Pageblock` for the bits

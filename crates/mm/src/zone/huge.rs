@@ -1,4 +1,4 @@
-//! Huge pages for slabs, where the program touches what it is given.
+//! Huge pages for slabs, while the program touches nearly all memory of its slabs.
 //!
 //! The first touch of a huge page brings in all of it, so it does not show how much the program
 //! touches. Therefore a zone now and then leaves a pageblock to plain faults, as a *sample*. After
@@ -18,12 +18,13 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// Zones from 64 MiB on ask for huge pages: a half-used one then adds little to their memory. With
 /// 8 MiB, and looks one pageblock earlier, lua had 78 % fewer faults, as much memory and 0.96 of
 /// the time, but sqlite had 66 % fewer faults, 4.3 % more memory (the rest of its last huge page)
-/// and took as long. With 16 MiB these were 60 %, 50 % and 3.3 % (40 and 24 interleaved runs of
-/// each on Zen 5).
+/// and took as long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40
+/// and 24 interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks claimed between a sample and the look at it: then CPUs' lists have handed it out.
+/// Pageblocks claimed between a sample and the look at it. By then the lists of CPUs have handed
+/// out its blocks.
 const LOOK_AFTER: u32 = 2;
 /// Frames of a sample that slabs must have for the sample to count.
 const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
@@ -45,8 +46,8 @@ impl HugePages {
         Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Chooses how the pageblocks of a free block come in, which slabs will fill from its start;
-    /// programs touch frames of the kinds in `touched_whole` whole.
+    /// Chooses how the kernel brings in the pageblocks of a free block, which slabs will fill from
+    /// its start. Programs touch frames of the kinds in `touched_whole` whole.
     pub(super) fn claimed(
         &mut self,
         memory: &Memory,
@@ -103,8 +104,8 @@ impl HugePages {
     }
 }
 
-/// Owned frames of a movable pageblock that may still become a huge page: about as many as the page
-/// cache has taken before it asks.
+/// A movable pageblock may become a huge page while at most this many frames have owners: about as
+/// many as the page cache has taken before it asks.
 const OWNED_FRAMES: usize = 64;
 
 /// Returns whether the page cache asks for a huge page with this frame: with one of 64, because
@@ -121,13 +122,13 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 }
 
 /// Pageblocks at the start of the window (32 GiB) that may be told to stay small. Each can become a
-/// mapping beside huge neighbours, and Linux allows a process 65,530 mappings
+/// mapping of its own beside huge neighbours, and Linux allows a process 65,530 mappings
 /// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
-/// Keeps a pageblock small, a part of which goes back to the OS. khugepaged would make it huge and
-/// fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its default from Linux
-/// 2.6.38 to 6.18).
+/// Keeps a pageblock in small pages before a part of it goes back to the OS. khugepaged would make
+/// it huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its default
+/// from Linux 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();

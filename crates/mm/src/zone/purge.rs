@@ -142,7 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges whole pages of the OS in extents of at least `least` frames; returns those purged.
+/// Purges whole pages of the OS in extents of at least `least` frames; also returns the purged
+/// frames.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -166,7 +167,7 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges blocks, by one call for neighbours, and marks as zeroed those that were not refused.
+/// Purges blocks, by one call for neighbours; marks those as zeroed for which the call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;

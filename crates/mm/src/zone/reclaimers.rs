@@ -106,7 +106,7 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// Of `frames` frames that the running task frees, adds those to its claim that it lacks;
+    /// Adds as many of `frames` freed frames to the running task's claim as the claim lacks;
     /// returns how many.
     #[inline]
     pub(super) fn keep(&self, frames: u32) -> u32 {

@@ -7,7 +7,8 @@ const STEP_MAX: u32 = 16;
 
 pub(super) struct Steps {
     step: u32,
-    /// Pageblocks that were taken when the window last refused; it may give some if others are now.
+    /// Pageblocks that were taken when the window last refused; it may give some once that number
+    /// has changed.
     refused_at: Option<usize>,
 }
 

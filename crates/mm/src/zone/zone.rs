@@ -58,7 +58,7 @@ pub struct Zone {
     pub(super) purging: CountedLock<()>,
     /// The pageblock at which the next purge begins: the system refused much before it.
     pub(super) refused_at: AtomicU32,
-    /// Changed, as the next two fields are, by [`Locked`] only.
+    /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
     /// The end of the last pageblock of the zone.
     end: AtomicU32,
@@ -185,8 +185,8 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone serves a request down to `mark`; notes whether it is below its high
-    /// mark, which is tested first, and cannot grow (`get_page_from_freelist`, Linux 6.7).
+    /// Returns whether the zone serves a request down to `mark`. Tests the high mark first, and
+    /// notes whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {

@@ -141,7 +141,7 @@ impl Zones {
     }
 
     /// Notes that the page cache has taken a frame and fills it, and will fill the others of its
-    /// pageblock as well: this may become a huge page, if hardly any frame has an owner yet. O(1);
+    /// pageblock: if hardly any frame there has an owner, the pageblock becomes a huge page. O(1);
     /// for one frame of 64 in a pageblock that is not huge, O(512) under the zone's lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
