@@ -14,7 +14,7 @@ impl fmt::Debug for Pfn {
 }
 
 impl Pfn {
-    /// No frame: the end of a list.
+    /// No frame.
     pub const NONE: Self = Self(u32::MAX);
 
     /// The number as an index.
