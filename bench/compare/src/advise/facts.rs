@@ -1,5 +1,5 @@
-//! Facts of the machine and of the program before anything is compared: the predicates by
-//! which document 002 would have chosen an allocator.
+//! Facts of the machine and of the program, taken before anything is compared: document 002 would
+//! have chosen an allocator by them.
 
 use crate::first_look::FirstLook;
 use crate::reach::Probe;
@@ -8,14 +8,12 @@ use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
-/// The facts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Facts {
     /// CPUs that the program may use.
     pub(super) cpus: usize,
-    /// NUMA nodes of the machine.
     pub(super) nodes: usize,
-    /// Most threads of one process at once, as far as they were seen.
+    /// Most threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
     /// Calls that allocate, of all processes.
     pub(super) allocations: u64,
@@ -25,18 +23,16 @@ pub(super) struct Facts {
     pub(super) calls_per_second: f64,
     /// Share of the CPU time that an allocator has an influence on.
     pub(super) influence: f64,
-    /// Most memory that was resident, in bytes.
+    /// Peak of resident memory.
     pub(super) peak_bytes: u64,
-    /// Bytes that were never freed.
     pub(super) held_bytes: u64,
-    /// Time of a run.
     pub(super) wall_ns: u64,
-    /// True if processes live on, so that memory while idle is measured.
+    /// True if processes live on, so that their memory while idle is measured.
     pub(super) idles: bool,
 }
 
 impl Facts {
-    /// Sums up runs under the counter.
+    /// Sums up the runs under the counter.
     pub(super) fn of(look: &FirstLook) -> Self {
         let Probe { calls, cpu_ns, wall_ns, threads, peak_bytes, .. } = look.probe;
         Self {
@@ -54,12 +50,11 @@ impl Facts {
         }
     }
 
-    /// Returns threads per CPU.
     pub(super) fn threads_per_cpu(&self) -> f64 {
         self.threads as f64 / self.cpus as f64
     }
 
-    /// Says them in one line.
+    /// Returns the facts in one line.
     pub(super) fn line(&self) -> String {
         let plural = |count: u64, name: &str| match count {
             1 => format!("1 {name}"),
