@@ -230,7 +230,6 @@ pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
 ///
 /// # Errors
 /// The program that another allocator served.
-/// The program that another allocator served.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,

@@ -1,7 +1,7 @@
-//! Shards that are missing.
+//! The error for missing shards.
 
-/// The shards that are missing or were not finished, by their numbers. A program that looks at exit
-/// statuses can have them taken again.
+/// Shards are missing or unfinished; the text has their numbers. A distinct exit status lets a
+/// program take them again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Missing(pub String);
