@@ -1,4 +1,4 @@
-//! `quarry advise`: which allocator a program should have.
+//! `quarry advise`: says which allocator a program should have.
 
 use crate::compare::{duration, with_built_in, work};
 use crate::exit_status;
@@ -76,7 +76,6 @@ enum GoalName {
     Memory,
 }
 
-/// Advises; returns the exit status.
 pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
     let (command, prepare) = (args.program.command, args.prepare);
     let work = match work(CommandVariant { parameters: Vec::new(), command, prepare }) {
@@ -103,7 +102,7 @@ pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
     match with_built_in(|built_in| advise(&request, built_in, out)) {
         Ok(AdviceEnding::Answered) => 0,
         Ok(AdviceEnding::Undecided) => EXIT_UNDECIDED,
-        // The status that shells report for a death by a signal.
+        // Shells report this status for a death by a signal.
         Ok(AdviceEnding::Interrupted(signal)) => 128 + signal as i32,
         Err(error) => exit_status::report(Err(error)),
     }

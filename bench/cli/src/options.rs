@@ -10,18 +10,14 @@ use std::fmt;
 pub(crate) struct Setting {
     /// The key without the prefix `QUARRY_`.
     pub(crate) key: &'static str,
-    /// The value as it was written.
     pub(crate) value: String,
 }
 
-/// Why a `KEY=VALUE` was not taken.
+/// The reason why a `KEY=VALUE` was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SettingError {
-    /// No `=` in it.
     NotAnAssignment(String),
-    /// No option has this name.
     UnknownKey(String),
-    /// The option takes other values.
     BadValue { setting: Setting, accepted: &'static str },
 }
 
@@ -71,7 +67,6 @@ impl Setting {
     }
 }
 
-/// The options of all libraries.
 fn all() -> impl Iterator<Item = &'static OptionHelp> {
     OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS)
 }
