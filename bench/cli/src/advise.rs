@@ -10,7 +10,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Exit status where no answer was found.
 const EXIT_UNDECIDED: i32 = 1;
 
 /// Say which allocator a program should have, in less than five minutes.

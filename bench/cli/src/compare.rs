@@ -16,7 +16,6 @@ use std::time::Duration;
 const EXIT_INCOMPLETE: i32 = 1;
 const EXIT_FAILING: i32 = 3;
 
-/// The allocators compared by default.
 const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "quarry"];
 
 /// Find out which allocator is best for a program.

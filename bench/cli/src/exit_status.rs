@@ -7,7 +7,6 @@ use std::io::{self, Write};
 
 /// Exit status of a wrong call after which nothing has run; clap's status as well.
 pub const EXIT_USAGE: i32 = 2;
-/// Exit status of a failure at run time.
 const EXIT_FAILURE: i32 = 1;
 
 /// Exit status of `quarry lab merge` if shards are missing or unfinished. It names them, so that

@@ -44,11 +44,9 @@ struct Source {
     core: Option<PathBuf>,
 }
 
-/// Writes a snapshot in a layout of the kernel.
 pub(crate) type Layout = fn(&Snapshot) -> String;
 
 impl Target {
-    /// Prints the statistics in a layout, or as JSON.
     pub(crate) fn print(&self, layout: Layout, out: &mut dyn Write) -> Result<()> {
         self.print_changed(layout, |_| {}, out)
     }

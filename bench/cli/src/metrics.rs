@@ -29,7 +29,6 @@ pub(crate) struct MetricsArgs {
     openmetrics: bool,
 }
 
-/// Prints the metrics, or serves them until the process ends.
 pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let running = &args.running;
     // An unreadable process is reported at once, not at the first scrape.

@@ -5,7 +5,6 @@ use quarry_mm::heap::options::{
 };
 use std::fmt;
 
-/// A checked `KEY=VALUE`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// The key without the prefix `QUARRY_`.
@@ -13,7 +12,6 @@ pub(crate) struct Setting {
     pub(crate) value: String,
 }
 
-/// The reason why a `KEY=VALUE` was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SettingError {
     NotAnAssignment(String),
@@ -71,7 +69,6 @@ fn all() -> impl Iterator<Item = &'static OptionHelp> {
     OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS)
 }
 
-/// The table of options as help prints it.
 pub(crate) fn help() -> String {
     let mut text =
         String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");

@@ -6,7 +6,6 @@ use clap_complete::{Shell, generate_to};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The shells and the names of their folders.
 const SHELLS: [(Shell, &str); 3] =
     [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
 

@@ -239,7 +239,6 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
 }
 
 struct Plan {
-    /// True if the library is preloaded.
     preloads: bool,
     /// True if the library should serve the program; if it then does not, the library reports that.
     is_expected: bool,

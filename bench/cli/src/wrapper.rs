@@ -15,7 +15,6 @@ use std::str::Chars;
 /// Most bytes that are read: wrapper scripts are short.
 const MOST_BYTES: u64 = 256 << 10;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
-/// Words that a command may follow.
 const KEYWORDS: [&str; 12] =
     ["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "command", "exec"];
 
@@ -53,7 +52,6 @@ struct Command {
 }
 
 impl Command {
-    /// The program that this command starts in place of the script, if it does.
     fn program(&self) -> Option<&str> {
         let mut words = self.words.iter().map(|word| word.as_deref());
         let mut is_exec = false;
@@ -85,7 +83,6 @@ fn is_assignment(word: &str) -> bool {
     assigned(word).is_some()
 }
 
-/// Reads a script command by command.
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     variables: HashMap<String, String>,
@@ -211,7 +208,6 @@ impl<'a> Reader<'a> {
         self.rest.by_ref().take_while(|&it| it != end).collect()
     }
 
-    /// Reads from an opening parenthesis to the matching one.
     fn parenthesised(&mut self) -> String {
         let mut depth = 0;
         let mut inner = String::new();

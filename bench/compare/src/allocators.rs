@@ -105,7 +105,6 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     }
 }
 
-/// An allocator that `make peers` has built.
 fn look_for_built(name: &str) -> Option<Allocator> {
     peer_folders().iter().find_map(|folder| built_in(folder, name))
 }

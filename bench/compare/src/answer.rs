@@ -13,17 +13,14 @@ use quarry_harness::table;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-compare/1";
 
-/// The results at the end of a comparison.
 pub(super) struct Answer<'a> {
     request: &'a Request,
     pub(super) run: &'a Run,
     /// The run in units that suit its size (`readable.rs`).
     pub(super) shown: Run,
     pub(super) judgements: Judgements,
-    /// The judgements on `shown`.
     shown_judgements: Judgements,
     /// For each workload, the result of its runs under the counter, or the reason why there is
     /// none.
@@ -123,7 +120,6 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.iter().map(of).collect()
     }
 
-    /// Returns the printed text as a page of Markdown with a title.
     pub(super) fn markdown(&self) -> String {
         format!("# quarry compare: `{}`\n\n{self}", self.request.line())
     }
@@ -245,7 +241,6 @@ impl<'a> Answer<'a> {
         ))
     }
 
-    /// Warns where an allocator can change only little.
     fn little(&self, look: Option<&FirstLook>) -> Option<String> {
         let look = look.filter(|look| matches!(look.weight, Weight::Little | Weight::Nothing))?;
         let share = look.probe.influence() * 100.0;

@@ -108,7 +108,6 @@ fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
     all.retain(|_| stays.next().is_some_and(|stays| *stays));
 }
 
-/// Reads the conditions of `--fail-if`.
 fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     let metrics = metrics(figures, true);
     let conditions = Condition::parse_all(&request.fail_if, &condition::names(&metrics))?;
@@ -142,7 +141,6 @@ fn fail_if(
     })
 }
 
-/// The installed allocators; the absent ones are printed to `out`.
 fn present(
     request: &Request,
     built_in: &BuiltIn<'_>,
@@ -223,7 +221,6 @@ impl Places {
     }
 }
 
-/// The program on all contenders and on the A/A copy of the baseline.
 fn supervised(
     request: &Request,
     input: &Input,

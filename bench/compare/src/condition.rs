@@ -36,9 +36,7 @@ pub(super) struct Condition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// The interval lies beyond the bound: which allocator's, and by how much.
     Met(String),
-    /// No interval lies beyond the bound.
     NotMet,
     /// Nothing can be judged, for this reason.
     Empty(String),
@@ -143,7 +141,6 @@ fn baseline(judgement: &Judgement, run: &Run) -> f64 {
     statistics::median(&values).unwrap_or(0.0)
 }
 
-/// Names of the metrics that a condition may name.
 pub(super) fn names(metrics: &[Metric]) -> Vec<&str> {
     metrics.iter().map(|metric| metric.name.as_str()).collect()
 }

@@ -21,7 +21,6 @@ pub struct Contender {
     pub settings: Vec<(String, String)>,
 }
 
-/// The contenders of a request that are installed, and those that are absent.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) contenders: Vec<Contender>,

@@ -6,7 +6,6 @@ use anyhow::Result;
 use quarry_harness::results::{Cell, Metric, Relation, Run, Variant};
 use quarry_harness::statistics;
 
-/// The columns after those of the parameters.
 const COLUMNS: [&str; 14] = [
     "allocator",
     "metric",

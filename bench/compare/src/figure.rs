@@ -11,7 +11,6 @@ const ACCEPTED: &str = "around the number, of a regular expression such as \
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     pub(super) name: String,
-    /// The direction that is better.
     pub(super) direction: Direction,
     regex: Regex,
 }

@@ -23,7 +23,6 @@ const PATIENCE_MS: u16 = 1000;
 /// The input of all runs. It must live as long as they do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// The path that each run opens; `None`: no input.
     path: Option<PathBuf>,
     /// Keeps the file open where `path` leads through `/proc` of this process.
     _kept: Option<File>,
@@ -54,7 +53,6 @@ impl Input {
         self.path.clone()
     }
 
-    /// Returns the description for readers of results.
     pub(super) fn stdin(&self) -> Stdin {
         self.said.clone().unwrap_or(Stdin::Nothing)
     }
@@ -91,7 +89,6 @@ fn way_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
-/// Copies a stream to its end into a nameless file.
 fn kept(from: File, name: &str, most: u64) -> Result<File> {
     let cannot = || format!("{name}: cannot be kept in {}", std::env::temp_dir().display());
     announce(&from, name);
@@ -107,7 +104,6 @@ fn kept(from: File, name: &str, most: u64) -> Result<File> {
     Ok(file)
 }
 
-/// Says what the command waits for if nothing comes for a second.
 fn announce(from: &File, name: &str) {
     let mut events = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
     if poll(&mut events, PollTimeout::from(PATIENCE_MS)) == Ok(0) {

@@ -22,7 +22,6 @@ pub struct Embedded {
     pub mark: String,
 }
 
-/// Largest section of constants that is searched.
 const MOST_CONSTANTS: u64 = 256 << 20;
 
 /// The sanitizer that a program is built with, if it replaces `malloc`.

@@ -97,7 +97,6 @@ struct Identity {
     cannot_gain: bool,
 }
 
-/// The head of an ELF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Machine {
     class: u8,

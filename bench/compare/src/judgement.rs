@@ -7,7 +7,6 @@ use quarry_harness::statistics::MIN_PAIRS;
 /// Most further runs that are proposed.
 const MOST_MORE: usize = 1000;
 
-/// The judgements on every allocator but the baseline, in every metric.
 #[derive(Clone, Debug)]
 pub(super) struct Judgements(Vec<Judgement>);
 
@@ -36,7 +35,6 @@ impl Judgements {
         self.0.iter().find(is_it)
     }
 
-    /// Returns the judgements on the primary metric that have a verdict.
     fn primary(&self) -> impl Iterator<Item = &Judgement> {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
@@ -62,7 +60,6 @@ impl Judgements {
         self.primary().filter_map(needed).max()
     }
 
-    /// Advises on every variant whose primary metric is undecided on a workload.
     pub(super) fn advice(&self, workload: &str) -> Vec<String> {
         let line = |judgement: &Judgement| {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;

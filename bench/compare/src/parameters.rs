@@ -5,7 +5,6 @@ use quarry_harness::usage::Usage;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Most combinations of values: each is a comparison.
 const MOST_WORKLOADS: usize = 1000;
 
 /// A command line that is compared, with the values that distinguish it.

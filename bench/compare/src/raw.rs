@@ -26,7 +26,6 @@ pub struct Served {
 #[derive(Default)]
 pub struct Raw {
     pub(super) report: Report,
-    /// Records that its programs wrote.
     pub(super) said: Vec<ProcessRecord>,
     /// Standard output of the program.
     pub stdout: Vec<u8>,
@@ -110,7 +109,6 @@ pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     counts.fold((0, 0), |(allocations, frees), (a, f)| (allocations + a, frees + f))
 }
 
-/// Seconds as a person writes them.
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }

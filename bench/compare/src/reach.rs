@@ -32,7 +32,6 @@ const LOOKS: usize = 3;
 /// Share of the CPU time that other allocators may serve in a sample that still counts.
 const MOST_UNSERVED: f64 = 0.1;
 
-/// The reason why there is no verdict, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoVerdict {
     pub(super) why: String,
@@ -81,7 +80,6 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
     }
 }
 
-/// The allocator that a program carries inside, as far as its file shows one.
 fn allocator_inside(program: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(program).ok()?);
     let file = inside::Program::parse(&cache).ok()?;
@@ -96,14 +94,11 @@ pub struct Probe {
     /// CPU time of all processes, with the time of counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
-    /// Most threads of one process at once.
     pub(super) threads: u64,
-    /// Peak of resident memory, in bytes.
     pub(super) peak_bytes: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, if it used more than [`MOST_UNSERVED`].
     unserved: Option<PathBuf>,
-    /// The program that used most CPU time.
     busiest: PathBuf,
 }
 
@@ -169,7 +164,6 @@ impl Probe {
         if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
     }
 
-    /// The reason against a comparison where the allocator has hardly any influence.
     pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
         let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
         let why = format!(

@@ -24,7 +24,6 @@ pub(super) fn readable(run: &Run) -> Run {
     shown
 }
 
-/// Warns if starting the program is most of the measured time.
 pub(super) fn too_short(run: &Run, workload: &str) -> Option<String> {
     let wall = seconds(run, workload).filter(|wall| *wall < SHORT.as_secs_f64())?;
     Some(format!(

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// A program under a supervisor, on the contender of each variant.
 pub(super) struct SupervisedProgram {
     /// By workload.
     pub(super) programs: Vec<Program>,

@@ -65,11 +65,9 @@ pub(super) struct Order {
     pub(super) timeout: Duration,
     /// Divides shared memory among the processes instead of counting it in each.
     pub(super) proportional: bool,
-    /// Environment variables to set and to remove.
     pub(super) set: Vec<(OsString, OsString)>,
     pub(super) unset: Vec<OsString>,
     pub(super) file: OsString,
-    /// Name and arguments.
     pub(super) command: Vec<OsString>,
 }
 
@@ -87,9 +85,7 @@ pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
 pub(super) enum End {
     Exited(i32),
     Signalled(i32),
-    /// Killed at the timeout.
     TimedOut,
-    /// Killed because the command ended.
     #[default]
     Cancelled,
     NotStarted(String),
@@ -99,7 +95,6 @@ pub(super) enum End {
 pub(super) struct Report {
     pub(super) end: End,
     pub(super) pid: i32,
-    /// Time from the start of the program to its end.
     pub(super) wall_ns: u64,
     /// CPU times, page faults and context switches of all processes.
     pub(super) user_ns: u64,
@@ -205,11 +200,9 @@ struct Watch {
     tree: Tree,
     pace: Pace,
     activity: Activity,
-    /// The report as far as it is known.
     report: Report,
 }
 
-/// The time at which the processes last used CPU time.
 struct Activity {
     window_began: Instant,
     ticks_then: u64,

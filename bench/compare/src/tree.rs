@@ -15,17 +15,14 @@ pub(super) struct Process {
     /// User and system time, in clock ticks.
     pub(super) cpu_ticks: u64,
     pub(super) resident: u64,
-    /// Peak of resident memory since its exec, in bytes.
     pub(super) peak: u64,
     /// Bytes in huge pages at the last count, see [`Huge::is_due`].
     pub(super) huge: u64,
 }
 
-/// The last count of a process's huge pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Huge {
     bytes: u64,
-    /// Resident memory at that time.
     resident: u64,
 }
 
@@ -41,21 +38,17 @@ impl Huge {
 /// The facts of a process that are kept after its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Descendant {
-    /// The last program that the process ran.
     pub(super) executable: PathBuf,
     /// User and system time at the last look, in clock ticks.
     pub(super) cpu_ticks: u64,
-    /// Most threads at any look.
     pub(super) threads: u64,
 }
 
-/// The descendants of a process.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: i32,
     /// True if shared memory is divided among the processes (PSS) instead of counted in each (RSS).
     proportional: bool,
-    /// Every process that any look found.
     pub(super) seen: BTreeMap<i32, Descendant>,
     huge: BTreeMap<i32, Huge>,
 }
@@ -88,7 +81,6 @@ impl Tree {
         living
     }
 
-    /// The bytes in huge pages of a process, counted anew if the process has grown.
     fn count_huge(&mut self, pid: i32, resident: u64) -> u64 {
         let huge = self.huge.entry(pid).or_default();
         if huge.is_due(resident)
@@ -115,7 +107,6 @@ impl Tree {
         found
     }
 
-    /// Sends a signal to all processes. Returns their number.
     pub(super) fn signal(&self, signal: Signal) -> usize {
         let living = self.living();
         for (process, _) in &living {

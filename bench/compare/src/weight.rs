@@ -28,7 +28,6 @@ const DOUBT: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Influence {
-    /// Share of the CPU time that an allocator has an influence on.
     pub(super) share: f64,
     pub(super) wall_ns: u64,
 }

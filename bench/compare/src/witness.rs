@@ -9,10 +9,8 @@ mod layout;
 
 /// The shared object that records which object serves a process.
 const WITNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-witness.so"));
-/// The shared object that counts calls in front of glibc.
 const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-counter.so"));
 
-/// A program that a process of the sample executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessRecord {
     pub(super) pid: i32,
@@ -52,7 +50,6 @@ impl std::ops::AddAssign for Calls {
     }
 }
 
-/// The paths of the two shared objects.
 #[derive(Debug)]
 pub(super) struct Witnesses {
     pub(super) witness: PathBuf,
@@ -60,7 +57,6 @@ pub(super) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Writes the shared objects into a folder.
     pub(super) fn unpack(folder: &Path) -> Result<Self> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -78,7 +74,6 @@ pub(super) fn variable() -> &'static str {
     layout::VARIABLE.to_str().expect("the name is ASCII")
 }
 
-/// Makes an empty file for the records of a sample.
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     Ok(file.set_len(layout::FILE_BYTES as u64)?)

@@ -33,7 +33,6 @@ fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize
     chosen
 }
 
-/// Logical CPUs on the core of `cpu`, by the kernel's list; normally `cpu` is among them.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     parse_list(&fs::read_to_string(path).unwrap_or_default())

@@ -75,7 +75,6 @@ pub struct Schedule {
     shape: Shape,
     random: StdRng,
     next: u32,
-    /// For each block, true if a shard warms it up.
     is_warmed: Vec<bool>,
 }
 

@@ -98,7 +98,6 @@ impl Environment {
     }
 }
 
-/// Returns the CPU's name, family and model from `/proc/cpuinfo`, or the architecture.
 fn processor(field: impl Fn(&str) -> Option<String>) -> String {
     let name = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     match (field("cpu family"), field("model")) {

@@ -265,7 +265,6 @@ impl Conductor {
         Ok(())
     }
 
-    /// Sets the progress bar's length for a number of rounds.
     fn expect(&self, rounds: usize) {
         let meta = &self.run.meta;
         let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();

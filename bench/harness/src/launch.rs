@@ -17,7 +17,6 @@ pub const SAMPLE_COMMAND: &str = "__sample";
 /// Time after which SIGALRM ends a sample, which must have failed.
 const SAMPLE_LIMIT_SECONDS: u32 = 60;
 
-/// Prefixes of variables that would change an allocator's behaviour.
 const CLEARED: &[&str] = &[
     "LD_PRELOAD",
     "GLIBC_TUNABLES",

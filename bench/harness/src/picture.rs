@@ -96,7 +96,6 @@ impl Picture {
         Ok(())
     }
 
-    /// Adds a ground, and styles that follow the page's theme.
     fn dressed(&self, svg: &str) -> String {
         let end = svg.find('>').map_or(0, |at| at + 1);
         let (head, rest) = svg.split_at(end);
@@ -116,7 +115,6 @@ fn on_dark(name: &str) -> String {
     format!("[stroke=\"{}\"] {{ stroke: {dark} }} ", light.to_uppercase())
 }
 
-/// Parses `#rrggbb`.
 fn parsed(colour: &str) -> RGBColor {
     let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
     let [red, green, blue] = [1, 3, 5].map(|at| part(at).unwrap_or(0x80));

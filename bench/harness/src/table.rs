@@ -122,7 +122,6 @@ impl Table {
         texts.collect::<Vec<String>>().join("\n\n")
     }
 
-    /// The table of some columns.
     fn of_columns(&self, columns: &[usize]) -> Self {
         let of = |row: &Vec<Entry>| columns.iter().filter_map(|at| row.get(*at).cloned()).collect();
         Self { head: of(&self.head), rows: self.rows.iter().map(of).collect() }

@@ -46,7 +46,6 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
 }
 
 struct Found {
-    /// Offset of the page in the file.
     start: u64,
     /// The dumped process, numbered as in its own pid namespace.
     process: Option<Who>,

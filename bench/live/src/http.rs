@@ -32,7 +32,6 @@ pub fn answer<E: Display>(
     answer.write(&mut stream, request.starts_with(b"HEAD "))
 }
 
-/// Reads a request up to its empty line, or as far as it came.
 fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + PATIENCE;
     let mut request = Vec::new();

@@ -16,7 +16,6 @@ pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> 
     with_age(&line, &age)
 }
 
-/// Puts `age_ms` before the members of an object.
 fn with_age(line: &str, age: &str) -> String {
     format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
 }

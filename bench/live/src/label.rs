@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Most characters of a name.
 const MOST_CHARACTERS: usize = 64;
 
 /// A name that is safe in a terminal, in columns and in a shell: 1 to 64 visible ASCII characters

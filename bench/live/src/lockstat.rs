@@ -3,7 +3,6 @@
 use crate::snapshot::{Lock, Snapshot};
 use std::fmt::Write;
 
-/// Columns of the table after the name of a class; times are microseconds.
 const COLUMNS: [&str; 12] = [
     "con-bounces",
     "contentions",
@@ -18,7 +17,6 @@ const COLUMNS: [&str; 12] = [
     "holdtime-total",
     "holdtime-avg",
 ];
-/// Width of the name and of each column; their sum is the width of the line of dashes.
 const NAME_WIDTH: usize = 40;
 const COLUMN_WIDTH: usize = 14;
 

@@ -28,7 +28,6 @@ type OfLock = fn(&Lock) -> u64;
 
 type OfCache = fn(&Cache) -> u64;
 
-/// Counters of caches: name, help text, and value.
 const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
     ("quarry_cache_allocations", "Objects handed out.", |it| it.allocs),
     ("quarry_cache_fast_allocations", "Objects that a fast path handed out.", |it| it.fast_allocs),

@@ -17,7 +17,6 @@ use std::time::Duration;
 const MOST_COPIES: u32 = 20;
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
-/// The place of a page.
 #[derive(Debug)]
 pub(crate) struct Page {
     file: File,
@@ -28,11 +27,8 @@ pub(crate) struct Page {
 /// The reason why a page yields no record of a process.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The system refuses to read the page.
     Unreadable(io::Error),
-    /// No record in the page belongs to the process.
     NoRecord,
-    /// The process's record cannot be used.
     Record(RecordError),
 }
 

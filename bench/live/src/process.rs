@@ -32,7 +32,6 @@ pub fn parse_pid(text: &str) -> Result<u32, &'static str> {
 pub struct Process {
     who: Who,
     own_pid: u32,
-    /// Its effective user.
     user: u32,
     /// A time on `CLOCK_MONOTONIC` at which it began, or somewhat earlier.
     began_ns: u64,
@@ -220,7 +219,6 @@ impl Process {
     }
 }
 
-/// Returns whether a link in `/proc` leads to a memfd with the name of a page.
 pub(crate) fn is_name_of_page(target: &Path) -> bool {
     let name = MEMFD_NAME.to_str().unwrap_or_default();
     let target = target.to_str().and_then(|it| it.strip_prefix("/memfd:")?.strip_prefix(name));
@@ -235,7 +233,6 @@ fn open(link: &Path) -> Option<Page> {
     is_page(&file).then(|| Page::new(file, 0))
 }
 
-/// Returns whether a file has the kind and length of a page.
 pub(crate) fn is_page(file: &File) -> bool {
     file.metadata().is_ok_and(|it| it.is_file() && it.size() == PAGE_BYTES as u64)
 }

@@ -297,7 +297,6 @@ pub fn percentage(part: u64, all: u64) -> u64 {
     u64::try_from(percent).map_or(100, |percent| percent.min(100))
 }
 
-/// A saturating sum.
 pub(crate) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
 }

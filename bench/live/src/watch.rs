@@ -29,21 +29,17 @@ const MESSAGE_BYTES: usize = 64;
 #[derive(Debug, Default)]
 pub struct Family {
     pages: Vec<Known>,
-    /// The makers of all pages that were received, in order.
     makers: Vec<u32>,
     ended: Vec<Member>,
     /// The sum of the further processes, and their number.
     summed: Option<(Snapshot, usize)>,
 }
 
-/// A received page.
 #[derive(Debug)]
 struct Known {
     page: Page,
-    /// The index of its maker in `makers`.
     index: usize,
     name: Label,
-    /// Device and inode.
     identity: (u64, u64),
 }
 
@@ -89,7 +85,6 @@ impl Family {
         }
     }
 
-    /// Receives one message; returns false if there is none.
     fn take(&mut self, socket: BorrowedFd<'_>) -> bool {
         let mut text = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

@@ -11,11 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The name of the memfd in which a process writes its profile.
 const NAME: &str = "/memfd:quarry-profile (deleted)";
-/// Time between two looks at a process.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest wait until a profile has ended on request.
 const END: Duration = Duration::from_secs(2);
 
 /// A request for a profile.
@@ -36,7 +33,6 @@ pub struct Wish {
 struct Target {
     process: Process,
     pid: u32,
-    /// Its mappings at the last look.
     maps: String,
 }
 
@@ -45,7 +41,6 @@ impl Target {
         PathBuf::from(format!("/proc/{}", self.pid))
     }
 
-    /// Keeps the present mappings: after its end a process has none.
     fn look_at_maps(&mut self) {
         if let Ok(maps) = fs::read_to_string(self.folder().join("maps"))
             && !maps.is_empty()
@@ -65,7 +60,6 @@ impl Target {
     }
 }
 
-/// Reads the present content of the memfd.
 fn read(file: &File) -> Result<Raw> {
     let bytes = file.metadata()?.len();
     anyhow::ensure!(bytes < 1 << 30, "the profile is too long");

@@ -8,7 +8,6 @@ use flate2::write::GzEncoder;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// A message: its fields one after the other.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

@@ -106,7 +106,6 @@ fn estimate(count: Count, mean: u64) -> (i64, i64) {
     ((objects * each).round() as i64, (bytes * each).round() as i64)
 }
 
-/// Samples of a site: allocated, in use, freed.
 fn samples_of(site: &Site) -> [Count; 3] {
     if site.is_free {
         return [Count::default(), Count::default(), site.allocated];

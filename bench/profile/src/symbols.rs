@@ -91,7 +91,6 @@ fn named(system_name: &str) -> Line {
     Line { function: readable(system_name), system_name: system_name.to_owned(), ..Line::default() }
 }
 
-/// Demangles a name.
 fn readable(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
@@ -102,7 +101,6 @@ fn readable(name: &str) -> String {
     cxx.unwrap_or_else(|| name.to_owned())
 }
 
-/// Paths at which a file's separate debugging information may be.
 fn debug_files(path: &Path, file: &object::File<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let everywhere = Path::new("/usr/lib/debug");

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 /// Samples below which a call site's figures are little more than a guess.
 const FEW: u64 = 10;
 
-/// Most callers shown for a call site.
 const CALLERS: usize = 12;
 
 /// Writes bytes in the largest unit of which there is at least one.
@@ -116,7 +115,6 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Writes `1 sample`, `2 samples`.
 fn counted(count: i64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")

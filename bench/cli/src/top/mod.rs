@@ -102,7 +102,6 @@ fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The reason why the screen ended.
 enum End {
     Key,
     Signal(i32),

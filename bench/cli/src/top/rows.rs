@@ -16,7 +16,6 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// Columns with the keys that sort by them.
     pub(super) const KEYS: [(char, Self); 8] = [
         ('n', Self::Name),
         ('s', Self::Size),
@@ -43,7 +42,6 @@ pub(crate) struct Row {
     pub(super) frees: u64,
     /// Percentages of allocations and frees that a fast path served, if the row has one.
     pub(super) fast: Option<(u64, u64)>,
-    /// Allocations and frees per second.
     pub(super) rates: Option<(u64, u64)>,
 }
 
@@ -142,7 +140,6 @@ pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
     });
 }
 
-/// Percentages of all allocations and frees that a fast path served.
 pub(super) fn fast_of_all(snapshot: &Snapshot) -> (u64, u64) {
     let sum = |of: fn(&Cache) -> u64| snapshot.caches.iter().map(of).fold(0, u64::saturating_add);
     (

@@ -46,7 +46,6 @@ const COLUMNS: [Place; 10] = [
     place("", None, 3, 7),
 ];
 
-/// Indices of the columns that fit into `width`.
 fn columns_within(width: u16) -> Vec<usize> {
     let width_of = |place: &Place| match place.width {
         // One blank column separates two columns.

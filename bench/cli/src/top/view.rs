@@ -5,7 +5,6 @@ use quarry_live::Snapshot;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
-/// Shortest and longest time between two refreshes.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +20,10 @@ pub(super) struct View {
     column: Column,
     is_inverted: bool,
     is_paused: bool,
-    /// True for a single picture without keys and refreshes.
     is_still: bool,
     shows_help: bool,
-    /// The first row that is shown.
     first: usize,
     delay: Duration,
-    /// The failure of the last refresh.
     problem: Option<String>,
 }
 
@@ -70,7 +66,6 @@ impl View {
         self.sort();
     }
 
-    /// Records why there are no newer figures.
     pub(super) fn fail(&mut self, problem: String) {
         self.problem = Some(problem);
     }

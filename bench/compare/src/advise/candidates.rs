@@ -22,7 +22,6 @@ const LARGE_REQUEST: u64 = 2048;
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) contender: Contender,
-    /// The predicate that holds for the allocator.
     pub(super) why: String,
 }
 
@@ -38,10 +37,8 @@ pub(super) struct Candidates {
     pub(super) unsuited: Vec<String>,
 }
 
-/// A policy of Quarry, and the facts that make it worth a look.
 struct Policy {
     name: &'static str,
-    /// The predicate in words.
     when: &'static str,
     holds: fn(&Facts) -> bool,
 }

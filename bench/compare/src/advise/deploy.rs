@@ -6,16 +6,13 @@ use crate::known::KNOWN;
 use serde::Serialize;
 use std::path::Path;
 
-/// The folder for libraries that no package has installed.
 const OWN_FOLDER: &str = "/usr/local/lib";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Deploy {
     /// A shell command that puts the library into its place, where no package does that.
     pub(super) install: Option<String>,
-    /// A drop-in of a unit.
     pub(super) systemd: String,
-    /// Lines of a Dockerfile.
     pub(super) docker: String,
     /// Lines of a container's specification, for an image that has the library.
     pub(super) kubernetes: String,
@@ -51,12 +48,10 @@ impl Deploy {
     }
 }
 
-/// The place of a library, and how it gets there.
 struct Library {
     on_host: String,
     in_image: String,
     install: Option<String>,
-    /// A line of a Dockerfile.
     get: Option<String>,
 }
 

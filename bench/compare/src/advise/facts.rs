@@ -10,20 +10,15 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Facts {
-    /// CPUs that the program may use.
     pub(super) cpus: usize,
     pub(super) nodes: usize,
     /// Most threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
-    /// Calls that allocate, of all processes.
     pub(super) allocations: u64,
     /// Mean of the bytes that a call asks for.
     pub(super) mean_bytes: u64,
-    /// Calls that allocate, per second of CPU time.
     pub(super) calls_per_second: f64,
-    /// Share of the CPU time that an allocator has an influence on.
     pub(super) influence: f64,
-    /// Peak of resident memory.
     pub(super) peak_bytes: u64,
     pub(super) held_bytes: u64,
     pub(super) wall_ns: u64,
@@ -32,7 +27,6 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Sums up the runs under the counter.
     pub(super) fn of(look: &FirstLook) -> Self {
         let Probe { calls, cpu_ns, wall_ns, threads, peak_bytes, .. } = look.probe;
         Self {
@@ -54,7 +48,6 @@ impl Facts {
         self.threads as f64 / self.cpus as f64
     }
 
-    /// Returns the facts in one line.
     pub(super) fn line(&self) -> String {
         let plural = |count: u64, name: &str| match count {
             1 => format!("1 {name}"),
@@ -76,13 +69,11 @@ impl Facts {
     }
 }
 
-/// Nodes that have memory.
 fn nodes() -> usize {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     count(&text).max(1)
 }
 
-/// Numbers in a list such as `0-3,8`.
 fn count(list: &str) -> usize {
     let of = |part: &str| match part.trim().split_once('-') {
         None => usize::from(part.trim().parse::<usize>().is_ok()),

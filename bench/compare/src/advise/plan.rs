@@ -23,7 +23,6 @@ const KEPT: u32 = 4;
 /// Share of the time that is planned with, as other work of the machine makes runs longer.
 const PLANNED: f64 = 0.85;
 
-/// The number of rounds of each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Candidates of the first look; the ones after them are left out.

@@ -22,7 +22,6 @@ pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
 /// The source of samples: a machine, or a simulation of one.
 pub(super) trait Samples {
-    /// Time since the search began.
     fn elapsed(&self) -> Duration;
     /// Takes a sample on the baseline (`None`) or on a candidate.
     fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample>;
@@ -34,7 +33,6 @@ pub(super) struct Search<'a> {
     pub(super) metrics: &'a [Metric],
     pub(super) goal: Goal,
     pub(super) plan: Plan,
-    /// Time at which the search must be over.
     pub(super) deadline: Duration,
     pub(super) seed: Option<u64>,
     pub(super) samples: Rc<dyn Samples>,
@@ -54,7 +52,6 @@ pub(super) struct StageResult {
 /// The result of a look.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
-    /// Complete rounds.
     pub(super) rounds: usize,
     /// The candidates, the best first.
     pub(super) seen: Vec<StageResult>,
@@ -186,7 +183,6 @@ impl Search<'_> {
 }
 
 impl Looked {
-    /// Returns the best `count` candidates that did not fail.
     fn best(&self, count: usize) -> Vec<usize> {
         let good = self.seen.iter().filter(|it| it.score.is_some());
         good.take(count).map(|it| it.candidate).collect()

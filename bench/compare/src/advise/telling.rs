@@ -15,14 +15,12 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
-/// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-advice/1";
 
 /// An answer with its evidence. Where the search could not begin, most fields are empty.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,
-    /// Name of the allocator that serves the program now.
     pub(super) baseline: String,
     pub(super) verdict: Option<Verdict>,
     pub(super) facts: Option<Facts>,

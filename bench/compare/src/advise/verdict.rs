@@ -10,11 +10,9 @@ use quarry_harness::results::{Direction, Relation, Run};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Use the candidate that was tested.
     Use,
     /// Keep the allocator that serves the program now.
     Keep,
-    /// The runs do not decide.
     Undecided,
 }
 

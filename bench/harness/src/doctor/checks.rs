@@ -87,7 +87,6 @@ impl Check {
     }
 }
 
-/// Returns the findings, the worst first.
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let checks: BTreeMap<String, Vec<Check>> =
         toml::from_str(include_str!("checks.toml")).expect("the file is constant and valid");
@@ -110,7 +109,6 @@ pub(super) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
-/// CPUs from which on contention of locks shows.
 const CPUS_FOR_CONTENTION: usize = 8;
 /// The first glibc that registers restartable sequences.
 const GLIBC_WITH_RSEQ: (u32, u32) = (2, 35);

@@ -7,7 +7,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 const WATCH: Duration = Duration::from_secs(1);
-/// Length and number of loops.
 const LOOP: Duration = Duration::from_micros(100);
 const LOOPS: usize = 3000;
 
@@ -39,7 +38,6 @@ fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
     (all > 0.0).then(|| (steal / all, busy / all * cpus))
 }
 
-/// Durations of equal loops in ns.
 fn loops() -> Vec<f64> {
     let spin = |count: u64| {
         let start = Instant::now();
@@ -57,7 +55,6 @@ fn loops() -> Vec<f64> {
     (0..LOOPS).map(|_| spin(count).as_nanos() as f64).collect()
 }
 
-/// Standard deviation divided by the mean, and maximum divided by the median.
 fn spread(durations: &[f64]) -> Option<(f64, f64)> {
     let median = statistics::median(durations).filter(|median| *median > 0.0)?;
     let sorted = Sorted::new(durations.to_vec())?;

@@ -13,7 +13,6 @@ pub(super) struct Patient {
     pub(super) allowed: Vec<usize>,
     pub(super) tunables: String,
     pub(super) glibc: String,
-    /// Binaries built without optimisation.
     pub(super) debug_builds: Vec<&'static str>,
     pub(super) measured: Option<Measured>,
 }

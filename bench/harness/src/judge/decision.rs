@@ -21,7 +21,6 @@ pub const MARGIN: f64 = 0.02;
 /// is a difference around 0.
 pub(super) type Figures = Vec<Option<f64>>;
 
-/// The rule by which a variant is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
     /// Ratio if figures are logarithms, difference if they are plain values.
@@ -29,7 +28,6 @@ pub(super) struct Rule {
     pub(super) direction: Direction,
     /// Differences of figures within this count as the same.
     pub(super) margin: f64,
-    /// True if the variant ran in the rounds of the baseline.
     pub(super) is_paired: bool,
 }
 
@@ -94,9 +92,7 @@ impl Rule {
 
 struct Estimates {
     rule: Rule,
-    /// The variant in relation to the baseline.
     of_baseline: Estimate,
-    /// The variant in relation to the copy of the baseline.
     of_copy: Option<Estimate>,
 }
 

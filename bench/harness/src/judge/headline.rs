@@ -4,7 +4,6 @@ use super::{Column, Judgement, Outcome, Reason, Selection};
 use crate::results::{Direction, Metric};
 use crate::statistics::MIN_PAIRS;
 
-/// Units of metrics that measure memory.
 const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
 
 impl<'a> Selection<'a> {
@@ -103,7 +102,6 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the judgement that is farthest from the baseline in the better direction.
 fn best<'a>(
     judged: impl Iterator<Item = &'a Judgement>,
     direction: Direction,

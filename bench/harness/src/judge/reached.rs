@@ -156,7 +156,6 @@ fn peers<'a, 's>(
     (all.into_iter().filter(is_wanted).collect(), absent)
 }
 
-/// Workloads, each with the peer that the baseline is compared with on it.
 type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
 
 struct Item<'a, 's> {
@@ -183,7 +182,6 @@ impl Item<'_, '_> {
     }
 }
 
-/// The rows and the metric of a target, in a selection.
 struct Contest<'a, 's> {
     selection: &'s Selection<'a>,
     metric: &'a Metric,
@@ -210,7 +208,6 @@ impl<'a, 's> Contest<'a, 's> {
         best.expect("there are peers")
     }
 
-    /// Returns every comparison that must meet the target.
     fn items(&self, peers: &[&'s Column<'a>]) -> Vec<Item<'a, 's>> {
         let against = |peer: &'s Column<'a>| self.rows.iter().map(|row| (*row, peer)).collect();
         let all: Vec<Pairs<'a, 's>> = match self.target.against {

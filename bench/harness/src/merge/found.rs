@@ -9,11 +9,8 @@ use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The shards of one run.
 pub(super) struct Found {
-    /// The complete shards and their directories.
     pub(super) parts: BTreeMap<Shard, (PathBuf, Run)>,
-    /// A line for each unfinished shard.
     incomplete: Vec<String>,
 }
 

@@ -13,7 +13,6 @@ use clap::FromArgMatches;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 
-/// Workloads, numbers of tasks, rounds.
 type Size = (usize, u32, u32);
 
 /// A figure that depends only on its key, with some pseudo-noise.
@@ -52,7 +51,6 @@ fn experiment((workloads, tasks, rounds): Size) -> Experiment {
     }
 }
 
-/// Takes a shard into `place`.
 fn take(size: Size, shard: Shard, place: &Path) -> Run {
     let out = Some(place.to_owned());
     Experiment { shard: Some(shard), out, ..experiment(size) }.conduct().unwrap()
@@ -65,7 +63,6 @@ fn merge(places: &[&Path], out: &Path) -> Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-/// A run of 3 shards in three directories.
 fn three() -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let take = |shard: Shard| {

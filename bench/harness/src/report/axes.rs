@@ -45,7 +45,6 @@ impl Field {
     }
 }
 
-/// Returns the unit of a metric with the better direction.
 pub(super) fn says(metric: &Metric) -> String {
     let unit = match metric.unit.is_empty() {
         true => &metric.name,
@@ -62,7 +61,6 @@ pub(super) fn fitting<const N: usize>(texts: [String; N]) -> String {
     texts.into_iter().nth(at).unwrap_or_default()
 }
 
-/// Returns the better direction, after a comma.
 pub(super) fn better(direction: Direction) -> &'static str {
     match direction {
         Direction::Higher => ", higher is better",

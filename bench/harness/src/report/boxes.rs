@@ -12,7 +12,6 @@ use crate::statistics::{self, Interval};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a box below the words of its variant.
 const TRACK: f64 = 27.0;
 const HALF: f64 = 8.0;
 /// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).

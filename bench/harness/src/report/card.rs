@@ -12,7 +12,6 @@ pub(super) const WIDTH: f64 = 380.0;
 /// Average width of a letter in pictures, in a wide typeface.
 pub(super) const LETTER: f64 = 7.3;
 
-/// The numbers of a picture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     pub(super) table: Table,
@@ -27,7 +26,6 @@ impl From<Table> for Data {
 }
 
 pub(super) struct Card {
-    /// The subject.
     pub(super) title: String,
     /// Meaning of the axes, and the better direction.
     pub(super) note: String,
@@ -130,7 +128,6 @@ pub(super) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{},{} ", px(x), px(y))).collect()
 }
 
-/// Writes a coordinate.
 pub(super) fn px(place: f64) -> String {
     let text = format!("{place:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)

@@ -9,10 +9,8 @@ use crate::results::{Direction, Metric};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a variant's bar, and of the gap between counters.
 const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
-/// Room for names at the left, and for figures at the right.
 const NAMES: f64 = 118.0;
 const FIGURES: f64 = 52.0;
 
@@ -53,7 +51,6 @@ struct Group<'a> {
     head: Head,
     bars: Vec<Bar<'a>>,
     most: f64,
-    /// True where all names fit beside the bars.
     is_narrow: bool,
 }
 
@@ -61,7 +58,6 @@ struct Bar<'a> {
     label: &'a str,
     median: Option<f64>,
     said: String,
-    /// Name and figure above the bar.
     head: Head,
 }
 
@@ -88,7 +84,6 @@ impl<'a> Group<'a> {
         if self.is_narrow { BAR } else { BAR + bar.head.height() }
     }
 
-    /// The length of a bar; the longest fills `room`.
     fn length(&self, value: f64, room: f64) -> f64 {
         let share = if self.most > 0.0 { value.max(0.0) / self.most } else { 0.0 };
         (share * room).max(0.5)
@@ -111,7 +106,6 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// A bar between its name and its figure.
     fn beside(&self, bar: &Bar<'_>, top: f64) -> Markup {
         let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - NAMES - FIGURES));
         html! {
@@ -121,7 +115,6 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// A bar below its name and its figure.
     fn below(&self, bar: &Bar<'_>, top: f64) -> Markup {
         let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - 8.0));
         let y = top + bar.head.height();

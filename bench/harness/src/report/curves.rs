@@ -16,7 +16,6 @@ const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom:
 /// The axis of tasks is logarithmic where the most tasks are at least this many times the fewest.
 const DOUBLING: f64 = 8.0;
 
-/// A variant's line: median and quartiles by number of tasks.
 struct Curve<'a> {
     label: &'a str,
     points: Vec<Level>,

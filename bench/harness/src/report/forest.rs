@@ -12,10 +12,8 @@ use crate::statistics::{Estimate, Interval};
 use crate::table::{Entry, Table, words};
 use maud::{Markup, html};
 
-/// Height of an interval below its words.
 const TRACK: f64 = 20.0;
 const RADIUS: f64 = 4.5;
-/// Half the height of an interval's end marks.
 const END: f64 = 5.0;
 
 /// The subject of a picture: a row, or the mean of several rows, in one metric.
@@ -72,7 +70,6 @@ pub(super) fn card<'a>(
     })
 }
 
-/// An axis for centres, intervals and the baseline.
 fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option<Scale> {
     let on_axis = judged.iter().filter(|it| it.relation == relation);
     let estimates = on_axis.filter_map(|it| it.estimate);
@@ -98,7 +95,6 @@ fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option
     })
 }
 
-/// Draws the interval of the copy, the margin, and the line of the baseline.
 fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field) -> Markup {
     let noise = judged.iter().find(|it| it.is_copy && it.relation == relation);
     let noise = noise.and_then(Judgement::interval);
@@ -123,7 +119,6 @@ fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field)
     }
 }
 
-/// Writes a judgement: centre, interval, verdict.
 fn spoken(judgement: &Judgement) -> String {
     let word = match judgement.outcome {
         Outcome::NoVerdict(_) => return judgement.outcome.word().to_owned(),

@@ -20,7 +20,6 @@ const IDLE: &str = "idle";
 const MOMENTS: usize = 160;
 /// Fewest readings of a sample with a course to show.
 const READINGS: usize = 8;
-/// Most rows of a table on the page.
 const ROWS: usize = 200;
 
 struct Course {
@@ -75,7 +74,6 @@ struct Variant<'a> {
     courses: Vec<Course>,
 }
 
-/// Resident memory of a variant's samples at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     second: f64,
@@ -159,7 +157,6 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-/// Equally spaced times over all courses.
 fn seconds(variants: &[Variant<'_>]) -> Vec<f64> {
     let courses = || variants.iter().flat_map(|variant| &variant.courses);
     let first = courses().filter_map(|it| it.readings.first()).map(|it| it.second);

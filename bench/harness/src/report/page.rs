@@ -50,13 +50,11 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     }
 }
 
-/// The measured program, or the name of the experiment.
 fn title(selection: &Selection<'_>) -> String {
     let (_, run) = selection.runs()[0];
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 
-/// The title in the browser: the subject and its verdict, or all subjects.
 fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     match selections {
         [selection] => format!("{}: {}", titles[0], selection.headline()),

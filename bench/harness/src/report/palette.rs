@@ -3,7 +3,6 @@
 use crate::colours::{self, Colour};
 use maud::{Markup, PreEscaped, html};
 
-/// Dashes of the first, second and further variants of one colour.
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 const SHAPES: usize = 4;
 const COPY_DASH: &str = "5 3";
@@ -17,7 +16,6 @@ struct Swatch {
     twins: usize,
 }
 
-/// The variants in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Palette {
     swatches: Vec<Swatch>,
@@ -34,7 +32,6 @@ impl Palette {
         self.swatches.push(Swatch { label: label.to_owned(), colour, twins });
     }
 
-    /// Returns the CSS class of a variant's elements.
     pub(super) fn class(&self, label: &str) -> String {
         format!("v{}", self.index(label))
     }
@@ -65,7 +62,6 @@ impl Palette {
         }
     }
 
-    /// Returns a switch for each of `labels`.
     pub(super) fn legend(&self, labels: &[&str]) -> Markup {
         html! {
             div.legend role="group" aria-label="Variants" {
@@ -82,7 +78,6 @@ impl Palette {
         }
     }
 
-    /// Returns the CSS rules of the classes.
     pub(super) fn style(&self) -> PreEscaped<String> {
         let colours = |pick: fn(&Colour) -> &String| -> String {
             let swatches = self.swatches.iter().enumerate();

@@ -5,10 +5,8 @@
 const LINEAR_SPREAD: f64 = 30.0;
 /// The same for an axis of ratios.
 const RATIO_SPREAD: f64 = 3.0;
-/// Ticks that fit below a picture.
 const TICKS: f64 = 5.0;
 
-/// A labelled value of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,

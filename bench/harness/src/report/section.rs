@@ -55,7 +55,6 @@ pub(super) fn section(
     }
 }
 
-/// The heading; a program's name is set as code.
 fn heading(selection: &Selection<'_>, title: &str) -> Markup {
     let (_, run) = selection.runs()[0];
     html! {
@@ -192,7 +191,6 @@ fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     }
 }
 
-/// Pictures under one heading.
 struct Group {
     title: String,
     note: String,
@@ -303,7 +301,6 @@ fn environments(runs: &[(&str, &Run)]) -> Markup {
     }
 }
 
-/// Lists the recorded facts of a run.
 fn facts(run: &Run) -> Vec<(String, String)> {
     let Meta { environment, variants, options, seed, rounds, schema, .. } = &run.meta;
     let Environment { cpu, cpus, kernel, glibc, distribution, thp, governor, load, .. } =

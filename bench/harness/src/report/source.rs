@@ -57,7 +57,6 @@ fn source(run: &Run, is_one_of_several: bool, id: &str) -> Markup {
     }
 }
 
-/// The verdicts as Markdown, for pasting elsewhere.
 pub(super) fn markdown(selection: &Selection<'_>, number: usize) -> Markup {
     let id = format!("markdown-{number}");
     html! {

@@ -5,7 +5,6 @@ use crate::judge::{Judgement, MARGIN, Outcome, Selection};
 use crate::results::{Direction, Metric};
 use crate::table::{Entry, Table, Tone, variant, words};
 
-/// Returns every variant's verdict in every metric, over all rows together.
 pub(super) fn matrix(selection: &Selection<'_>) -> Table {
     let metrics = said_metrics(selection);
     let head = metrics.iter().map(|metric| {
@@ -44,7 +43,6 @@ pub(super) fn said_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     metrics
 }
 
-/// Returns every variant's verdict on every workload, in one metric.
 pub(super) fn glance(selection: &Selection<'_>, metric: &Metric) -> Table {
     let others = &selection.columns[1..];
     let head = others.iter().map(|column| variant(&column.label));
@@ -60,14 +58,12 @@ pub(super) fn legend() -> String {
     format!("▲ better, ▼ worse, = within {:.0} %, ↑ higher, ↓ lower, ? undecided", MARGIN * 100.0)
 }
 
-/// The verdict as a word, with estimate and interval below.
 fn full(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     let text = format!("{} {name}", mark.trim()).trim().to_owned();
     Entry { text, tone, detail: Some(judgement.text()), hint: None }
 }
 
-/// The centre with a sign for the verdict; the interval is a hint.
 fn brief(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     match judgement.outcome {
@@ -95,7 +91,6 @@ fn sign(judgement: &Judgement) -> (&'static str, &'static str, Tone) {
     }
 }
 
-/// Returns the metrics beside the primary one that have a better direction.
 pub(super) fn further<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let metrics = said_metrics(selection).into_iter();
     metrics.filter(|it| !it.primary && it.direction != Direction::None).collect()

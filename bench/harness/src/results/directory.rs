@@ -47,12 +47,10 @@ impl RunDirectory {
         written.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
     }
 
-    /// Opens the file of samples once more, to append.
     pub(super) fn again(&self) -> Result<File> {
         Self::open(&self.place).with_context(|| self.place.display().to_string())
     }
 
-    /// Opens the file of samples at `place`, to append.
     pub(super) fn open(place: &Path) -> std::io::Result<File> {
         OpenOptions::new().append(true).open(place.join(SAMPLES))
     }

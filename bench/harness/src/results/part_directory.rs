@@ -52,7 +52,6 @@ pub enum Begun {
 /// The directory of a shard that this process takes.
 #[derive(Debug)]
 pub struct PartDirectory {
-    /// The directory of all shards of the run.
     parent: PathBuf,
     shard: Shard,
     directory: RunDirectory,
@@ -140,7 +139,6 @@ fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the remains of `shard` whose processes have ended.
 fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
     let prefix = name(shard) + PARTIAL;
     for place in below(parent)? {

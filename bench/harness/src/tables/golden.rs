@@ -21,7 +21,6 @@ const FIGURES: &str = include_str!("../../tests/golden/figures_outside_tables.cs
 /// allow 6.0552 to 6.0569, and it prints 6.05.
 const EXCEPTION: (&str, &str) = ("sockperf-tcp-throughput", "1211.02");
 
-/// Lines of a CSV file without its header, split into fields.
 fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     csv.lines().skip(1).map(|line| line.split(',').collect())
 }
@@ -30,18 +29,15 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is a number"))
 }
 
-/// Half of the last printed digit.
 fn half_digit(text: &str) -> f64 {
     let decimals = text.split_once('.').map_or(0, |(_, digits)| digits.len());
     0.5 * 10f64.powi(-(decimals as i32))
 }
 
-/// A row of one of mmtests' tables.
 #[derive(Clone)]
 struct PublishedRow {
     document: &'static str,
     benchmark: &'static str,
-    /// Machine and benchmark, which identify a table.
     table: String,
     statistic: &'static str,
     operation: &'static str,
@@ -94,7 +90,6 @@ impl PublishedRow {
         low <= most && least <= high
     }
 
-    /// Returns the row as the document prints it, with normalised white space.
     fn text(&self) -> String {
         let [base, new] = self.values;
         let percent = if self.is_exception() { "6.06" } else { self.percent };

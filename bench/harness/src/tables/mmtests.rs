@@ -18,7 +18,6 @@ type Difference = fn(f64, f64) -> f64;
 /// A statistic: its name, its formula, and its comparison.
 pub(super) type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
 
-/// Statistics of a table of times, in order.
 pub(super) const OF_TIMES: [Statistic; 17] = [
     ("Min", Sorted::min, pndiff),
     ("1st-qrtle", |x| x.at(0.25), pndiff),
@@ -39,7 +38,6 @@ pub(super) const OF_TIMES: [Statistic; 17] = [
     ("Best25%Amean", |x| x.best_amean(25), pndiff),
 ];
 
-/// Statistics of a table of rates, in order.
 pub(super) const OF_RATES: [Statistic; 8] = [
     ("Min", Sorted::min, pdiff),
     ("Hmean", Sorted::hmean, pdiff),
@@ -55,9 +53,7 @@ pub(super) struct Table {
     /// The statistics of this kind of table. All their names, printed or not, decide the width of
     /// the first column.
     pub(super) statistics: &'static [Statistic],
-    /// Names of the kernels, the baseline first.
     pub(super) kernels: Vec<String>,
-    /// Digits of a value after the point.
     pub(super) decimals: usize,
     pub(super) lines: Vec<PrintedRow>,
 }
@@ -69,7 +65,6 @@ pub(super) struct PrintedRow {
     pub(super) cells: Vec<(f64, f64)>,
 }
 
-/// The table of a selection, ordered by statistic and then by operation.
 pub(super) fn table(selection: &Selection<'_>) -> Table {
     let statistics: &'static [Statistic] = match selection.metric.direction {
         Direction::Higher => &OF_RATES,

@@ -27,7 +27,6 @@ pub fn table(selection: &Selection<'_>) -> Table {
     table
 }
 
-/// Returns every other metric with a figure in one of the rows.
 fn further_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let baseline = selection.baseline();
     let says = |metric: &&Metric| {

@@ -40,7 +40,6 @@ pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     tables
 }
 
-/// Adds a line of the file: a row with the baseline, or a further kernel in the previous row.
 fn add(to: &mut Documented, fields: &[&'static str]) {
     let &[_, _, _, statistic, operation, base, .., kernel, _, _] = fields else { return };
     let number = |index: usize| fields[index].parse().unwrap_or(f64::NAN);

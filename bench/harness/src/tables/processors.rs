@@ -16,7 +16,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Version of the layout of a record.
 const SCHEMA: &str = "quarry-targets/1";
 
 /// Print what was reached of the targets on each processor.
@@ -33,7 +32,6 @@ pub struct TargetsArgs {
     records: PathBuf,
 }
 
-/// The recorded results of one processor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     schema: String,
@@ -108,7 +106,6 @@ impl Record {
         fs::write(&place, text).with_context(|| place.display().to_string())
     }
 
-    /// The name of the processor in letters, digits and hyphens.
     fn file_name(&self) -> String {
         let letters = self.processor.to_lowercase();
         let words = letters.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -196,7 +193,6 @@ fn table(records: &[Record]) -> Table {
     Table::of(head, targets.iter().map(row).collect::<Vec<Vec<Entry>>>())
 }
 
-/// The processor, and the days of its runs.
 fn column(record: &Record) -> String {
     let mut days: Vec<&str> = record.targets.iter().map(|it| it.date.as_str()).collect();
     days.sort_unstable();

@@ -4,7 +4,6 @@
 use crate::judge::{Column, Row, Selection};
 use crate::table::Table;
 
-/// Returns a table for each workload.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let mut head = vec!["threads".to_owned(), columns[0].label.clone()];

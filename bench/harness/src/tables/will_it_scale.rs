@@ -7,7 +7,6 @@ use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 use crate::table::Table;
 
-/// Returns a numbered list of the variants, and then the blocks.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let numbers = (1..).zip(&columns);
@@ -28,7 +27,6 @@ pub(super) fn table(selection: &Selection<'_>) -> String {
     blocks.join("\n\n")
 }
 
-/// Returns the heads of the columns, each of two lines.
 fn head(rows: &[Row<'_>], unit: &str) -> Vec<String> {
     let mut head = vec!["kern #".to_owned(), "ntask".to_owned()];
     head.extend(rows.iter().map(|row| format!("{}\nspeedup", row.workload)));

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A new group below this process's group; it is removed when dropped.
 pub(super) struct ControlGroup {
     folder: PathBuf,
     usage: PathBuf,
@@ -26,12 +25,10 @@ impl ControlGroup {
         Some(group)
     }
 
-    /// The file through which a process joins the group.
     pub(super) fn entrance(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// Bytes charged to the group.
     pub(super) fn bytes(&self) -> Option<u64> {
         fs::read_to_string(&self.usage).ok()?.trim().parse().ok()
     }
