@@ -9,12 +9,10 @@ use std::io::{self, Write};
 pub const EXIT_USAGE: i32 = 2;
 const EXIT_FAILURE: i32 = 1;
 
-/// Exit status of `quarry lab merge` if shards are missing or unfinished. It names them, so that
-/// they can be taken again.
+/// Exit status of `quarry lab merge` if it names shards that have to be taken again.
 const EXIT_MISSING: i32 = 3;
 
-/// Exit status of `quarry`'s own failure before it starts a program; `env`, `nohup` and `timeout`
-/// use it too.
+/// Exit status of `quarry`'s own failure before it starts a program, as `env` and `nohup` have it.
 const EXIT_OWN_FAILURE: i32 = 125;
 
 /// Exit status of a command that starts a program and fails itself.
@@ -22,8 +20,7 @@ pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }
 
-/// Prints a message beside the output of the program that `quarry VERB` starts. If standard error
-/// is closed or full, the program runs all the same.
+/// Prints a message of `quarry VERB`. If standard error is closed or full, nothing fails.
 pub fn say(verb: &str, message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "quarry {verb}: {message}");
 }

@@ -17,8 +17,7 @@ pub(crate) struct LabArgs {
 }
 
 impl LabArgs {
-    /// Executes `quarry-lab` with `verb` before the arguments; returns an exit status if that
-    /// fails.
+    /// Executes `quarry-lab` with `verb` before the arguments; if that fails, returns a status.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
         let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
             return report(Err(anyhow!(

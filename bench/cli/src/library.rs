@@ -22,8 +22,7 @@ pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
 /// Slab policy in `libquarry.so`.
 const DEFAULT_SLAB: &str = "sheaf";
 
-/// `libquarry-full.so`: the default slab policy with checks, the page cache and the rest of
-/// `quarry.h`.
+/// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
 /// The object to use: that of a slab policy, or the full one if a setting needs checks, which all
@@ -128,15 +127,13 @@ pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, Li
     Ok(path)
 }
 
-/// Finds another file that is built and installed with the command. The path is absolute and can
-/// stand in `LD_PRELOAD`.
+/// Finds another file that is built and installed with the command, like [`find`].
 pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
     let path = find_beside(name)?;
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
 
-/// Takes or refuses the named file. It is never replaced by another library, on which the program
-/// would run differently than asked.
+/// Takes or refuses the named file; another library would run the program differently than asked.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
@@ -173,8 +170,7 @@ fn embedded(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes the embedded library into the user's cache folder; if that fails, into an anonymous file
-/// that the program inherits.
+/// Writes the embedded library into the user's cache folder, else into a file without a name.
 fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     match cache_folder().map(|folder| unpack_into(&folder, name, bytes)) {
         Some(Ok(path)) => Ok(path),

@@ -44,8 +44,7 @@ fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// Returns the command with only the subcommands in its help, recursively: clap's generators would
-/// list hidden ones too.
+/// Returns the command without hidden subcommands, which clap's generators would list.
 fn without_hidden(command: Command) -> Command {
     let shown: Vec<Command> = command
         .get_subcommands()

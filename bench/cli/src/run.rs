@@ -21,9 +21,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Tells the library the number of the process that `quarry run` was. If the library is loaded into
-/// the program that this process executes in the end, and does not serve it, the library reports
-/// that.
+/// Tells the library the number of this process, which becomes the program. If the library is
+/// loaded into the program but does not serve it, it reports that.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
@@ -130,8 +129,8 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
 }
 
 /// Starts a watcher, which prints statistics that the program cannot print: after a signal or
-/// `_exit`, and of its children. Unless the user sets `QUARRY_RECORD`, processes also publish at
-/// their start and exit.
+/// `_exit`, and of its children. By default, processes then publish at their start and exit as
+/// well.
 fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;
@@ -159,8 +158,7 @@ fn variables() -> Vec<(String, String)> {
     names.collect()
 }
 
-/// The slab policy in the environment, which decides the object; the library reads the other
-/// variables itself.
+/// The slab policy in the environment; the library reads all other variables itself.
 fn slab_of_environment() -> anyhow::Result<Option<String>> {
     let Some(value) = env::var_os("QUARRY_SLAB") else { return Ok(None) };
     match Setting::parse(&format!("SLAB={}", value.display())) {
@@ -169,9 +167,7 @@ fn slab_of_environment() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the settings of `--set`, `--slab` and `--stats`, a statistics file with its absolute
-/// path. A bad value is an error: otherwise the program would run with other settings than asked
-/// for.
+/// Returns the settings of `--set`, `--slab` and `--stats`; a bad value is an error.
 fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     let of_slab = args.slab.iter().map(|slab| ("--slab: ", format!("SLAB={slab}")));
     let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);
@@ -223,8 +219,7 @@ fn may_be_written(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Names a missing file without which the program cannot start; the kernel says only that there is
-/// no such file.
+/// Names a missing file without which the program cannot start; the kernel names none.
 fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     if !interpreter.exists() {
         let bytes = interpreter.as_os_str().as_bytes();

@@ -1,13 +1,11 @@
 //! The watcher, which prints statistics for `quarry run --stats` after the program has ended.
 //!
-//! `quarry run` becomes the program: the program keeps its process number, parent, terminal,
-//! control group, exit status and signals, and nothing has to be forwarded. So another process must
-//! outlive it, the watcher. It is not a child of the program: its own parent has ended, and init or
-//! a subreaper has adopted it. It leads a session of its own, where no signal from the terminal or
-//! to a process group reaches it. It waits for the program's end by a pidfd, and receives pages of
-//! processes at a socket.
-//!
-//! Two executions of this command start it, not `fork`, so no step needs unsafe code.
+//! `quarry run` becomes the program, which so keeps its process number, parent, terminal, control
+//! group, exit status and signals. So another process must outlive it. The watcher is not a child
+//! of the program: its parent has ended, and init or a subreaper has adopted it. It leads its own
+//! session, where no signal from the terminal or to a process group reaches it. It waits for the
+//! program's end by a pidfd, and receives pages of processes at a socket. Two executions of this
+//! command start it, not `fork`, so no step needs unsafe code.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;
@@ -31,12 +29,9 @@ pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
 /// Starts a watcher of this process, which prints to `target`: `1` is standard error, any other
-/// text a file. `format` is that of the option `STATS_FORMAT`, unless the environment has it.
-/// Returns the name of the watcher's socket; `None` if this is the first process of a container,
-/// with which every other process dies.
-///
-/// # Errors
-/// The error of the system.
+/// text a file. `format` is the option `STATS_FORMAT`, unless the environment has it. Returns the
+/// name of the watcher's socket; `None` in the first process of a container, with which all others
+/// die.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);
@@ -95,8 +90,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     write(&target, &text).with_context(|| format!("--stats={target}"))
 }
 
-/// Expands a pattern for a file name as the library does: `%p` is the number of the process, and
-/// `%%` is `%`.
+/// Expands a pattern for a file name: `%p` is the number of the process, and `%%` is `%`.
 fn file_name(pattern: &str, pid: u32) -> String {
     let parts = pattern.split("%%").map(|part| part.replace("%p", &pid.to_string()));
     parts.collect::<Vec<_>>().join("%")
@@ -119,7 +113,6 @@ fn leave_everything() -> Result<()> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // The descriptor that read the folder is closed already.
         let _ = close(number);
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Finds the programs that a wrapper script (a shell script before a program) may run in the end.
 //!
-//! A script is read, not executed. Known are variables with fixed words, and the script's folder;
+//! The script is read, not executed. Variables with fixed words and the script's folder are known;
 //! commands with unknown words are left out, so the result may be incomplete.
 
 use crate::program;
@@ -18,8 +18,7 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
 const KEYWORDS: [&str; 12] =
     ["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "command", "exec"];
 
-/// The files to which a script passes its arguments or its process, as far as its text shows them;
-/// `shell` is its interpreter.
+/// The files to which a script, interpreted by `shell`, passes its arguments or its process.
 pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let text =
@@ -232,7 +231,6 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// The programs that a script with this text may run; the folder `bin` beside it has two.
     fn programs(text: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");

@@ -14,17 +14,15 @@ pub type FindObject<'a> = &'a dyn Fn(Option<&str>, &[(String, String)]) -> Resul
 pub struct BuiltIn<'a> {
     /// Slab policies, and `full`: `quarry-NAME` means the shared object for that policy.
     pub slabs: &'a [&'a str],
-    /// Finds the shared object for a slab policy (`None`: the default object) that has the options
-    /// of the settings.
+    /// Finds the shared object for a slab policy (`None`: the default) that has the settings'
+    /// options.
     pub find: FindObject<'a>,
     /// Checks `KEY=VALUE`, and returns the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
 }
 
-/// Looks for the contenders that were asked for.
-///
-/// # Errors
-/// An unknown name or setting, a name given twice, or fewer than two contenders found of several.
+/// Looks for the contenders that were asked for. Fails on an unknown name or setting, on a name
+/// given twice, and if fewer than two of several contenders are found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
     let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
@@ -40,10 +38,8 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
     }
 }
 
-/// Looks for one contender; `Err` inside says what to do about its absence.
-///
-/// # Errors
-/// An unknown name or setting.
+/// Looks for one contender; the inner `Err` says what to do about its absence. Fails on an unknown
+/// name or setting.
 pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     find_one(name, label(name), built_in)
 }

@@ -1,5 +1,4 @@
-//! The allocators that can serve a sample: glibc's, Quarry's, those in Debian's packages, and any
-//! other shared object.
+//! The allocators that can serve a sample: glibc's, Quarry's, Debian's packages, shared objects.
 
 use crate::interpose;
 use crate::known::KNOWN;
@@ -37,10 +36,7 @@ pub struct Allocator {
 /// A thing that was found, or a line that says what to do about its absence.
 pub(super) type Maybe<T> = std::result::Result<T, String>;
 
-/// Looks for an allocator by a known name or by `NAME=FILE`.
-///
-/// # Errors
-/// An unknown name.
+/// Looks for an allocator by name or by `NAME=FILE`; fails on an unknown name.
 pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocator>> {
     if name == GLIBC {
         return Ok(Ok(glibc()));
@@ -78,8 +74,7 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     }))
 }
 
-/// Makes a library that was not found an absent allocator; a file that the user named wrongly stays
-/// an error.
+/// Makes a missing library an absent allocator; a file that the user named wrongly is an error.
 pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     match found {
         Ok(found) => Ok(Ok(found)),
@@ -88,8 +83,7 @@ pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     }
 }
 
-/// The file of `NAME=FILE`. A bad file is an error and never replaced: the comparison would be
-/// another one than the user asked for.
+/// The file of `NAME=FILE`. A bad file is an error: any other would change the comparison.
 fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     let refusal = |why: &str| {
         Usage(format!("{name}={file}: {why}; accepted: NAME=FILE with a shared object"))
@@ -109,8 +103,8 @@ fn look_for_built(name: &str) -> Option<Allocator> {
     peer_folders().iter().find_map(|folder| built_in(folder, name))
 }
 
-/// The folders of allocators that this repository's scripts build: the one that `QUARRY_PEERS`
-/// names, else `peers` beside this command or beside its folder, as in a cargo target.
+/// The folders of allocators that `make peers` builds: the one in `QUARRY_PEERS`, else `peers`
+/// beside this command or beside its folder, as in a cargo target.
 pub fn peer_folders() -> Vec<PathBuf> {
     match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
@@ -179,11 +173,8 @@ impl Allocator {
         self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
     }
 
-    /// The file that is preloaded under programs. glibc is preloaded as well: otherwise a program
-    /// that links another malloc would run on that one.
-    ///
-    /// # Errors
-    /// If this process has no C library of its own.
+    /// The file that is preloaded. glibc is preloaded as well: otherwise a program that links
+    /// another malloc would run on that one. Fails if this process has no C library.
     pub(super) fn file(&self) -> Result<PathBuf> {
         if let Some(file) = &self.preload {
             return Ok(file.clone());
@@ -203,8 +194,7 @@ impl Allocator {
     /// Returns whether this allocator is in `object`, as a loader names it.
     pub(super) fn is_in(&self, object: &Path) -> bool {
         let Ok(file) = self.file() else { return false };
-        // The second comparison is for a file without a name, which the command may have unpacked
-        // its library into.
+        // The second comparison is for a nameless file with the command's embedded library.
         file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
             || file == object
     }

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The path of a file below the folder of libraries, as `make install` has it: a library that
-/// programs link carries the version of its ABI; every other file goes into the folder `quarry`.
+/// The installed path of a file below the folder of libraries: with the version of the ABI if
+/// programs link the file, else in the folder `quarry`.
 fn installed_as(name: &str) -> PathBuf {
     match name {
         "libquarry.so" | "libquarry-full.so" => PathBuf::from(format!("{name}.0")),

@@ -75,8 +75,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     Ok(ending)
 }
 
-/// Leaves out the workloads on which no allocator can make a difference. Returns the end of the
-/// comparison if no workload remains.
+/// Leaves out the workloads that no allocator can change; returns an end if none remains.
 fn leave_out(
     request: &mut Request,
     program: &mut SupervisedProgram,
@@ -300,8 +299,7 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// The metrics of every run. The primary metric is the first figure that the program prints, else
-/// its time.
+/// The metrics of every run; the first figure that the program prints, else its time, is primary.
 pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {

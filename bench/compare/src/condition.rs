@@ -43,10 +43,7 @@ pub(super) enum Finding {
 }
 
 impl Condition {
-    /// Reads all conditions. `metrics` are the names that can be judged.
-    ///
-    /// # Errors
-    /// The mistake in a condition.
+    /// Reads all conditions; `metrics` are the names that can be judged. Fails on a mistake.
     pub(super) fn parse_all(texts: &[String], metrics: &[&str]) -> Result<Vec<Self>> {
         texts.iter().map(|text| Self::parse(text, metrics)).collect()
     }

@@ -28,10 +28,7 @@ pub(super) struct Found {
     pub(super) absent: Vec<String>,
 }
 
-/// Takes what `look` finds under each name.
-///
-/// # Errors
-/// Those of `look`, or a name given twice.
+/// Takes what `look` finds under each name. Fails if `look` does, and on a name given twice.
 pub(super) fn sort(
     names: &[String],
     look: impl Fn(&str) -> Result<Maybe<Contender>>,
@@ -126,8 +123,7 @@ impl Contender {
         Ok(measurement)
     }
 
-    /// Watches one sample while it runs ([`watch::watch`]), and checks that this allocator served
-    /// it.
+    /// Watches one sample while it runs ([`watch::watch`]), and checks its allocator.
     ///
     /// # Errors
     /// The reason why there is no measurement.

@@ -16,19 +16,13 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// Reads all options.
-    ///
-    /// # Errors
-    /// The mistake in an option.
+    /// Reads all options; fails on a mistake.
     pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
         (1..).zip(texts).map(|(number, text)| Self::parse(text, number)).collect()
     }
 
     /// Reads `[higher:|lower:]REGEX` with one capture group. The group's name, if any, is the
-    /// figure's name. `number` counts the options from 1.
-    ///
-    /// # Errors
-    /// The mistake in the option.
+    /// figure's name. `number` counts the options from 1. Fails on a mistake.
     pub(super) fn parse(text: &str, number: usize) -> Result<Self> {
         let (direction, pattern) = match text.split_once(':') {
             Some(("higher", rest)) => (Direction::Higher, rest),

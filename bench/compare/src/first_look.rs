@@ -51,9 +51,8 @@ impl FirstLook {
         Ok(Self { probe: probes.swap_remove(middle), runs, weight, idles })
     }
 
-    /// The reason why there is no comparison, if one exists. `library` is one that would be
-    /// preloaded. With `is_forced` a program is compared although an allocator has hardly any
-    /// influence on it.
+    /// Why there is no comparison. `library` is one that would be preloaded. With `is_forced` a
+    /// program is compared although an allocator has hardly any influence on it.
     pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
         let python: Option<OsString> = python_malloc();
         let python: Option<&OsStr> = python.as_deref();

@@ -1,8 +1,7 @@
 //! The standard input of a program's runs: every run reads the same, from its beginning.
 //!
-//! Each run opens a file anew. A pipe or socket can be read only once, so its content is copied to
-//! a nameless file before the first run. A terminal gives nothing: a person cannot type the same
-//! for every run.
+//! Each run opens a file anew. A pipe or socket is first copied to a nameless file. A terminal
+//! gives nothing: a person cannot type the same for every run.
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -31,10 +30,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Takes the file `named`, else standard input.
-    ///
-    /// # Errors
-    /// One of usage, where the input cannot be read or is too long to be kept.
+    /// Takes the file `named`, else standard input. An unreadable or too long input is an error of
+    /// usage.
     pub(super) fn find(named: Option<&Path>) -> Result<Self> {
         let Some(path) = named else {
             let stdin = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
@@ -83,8 +80,7 @@ impl Input {
     }
 }
 
-/// The path by which a file of this process can be opened anew, at its beginning, even without a
-/// name.
+/// The path by which a file of this process can be opened at its beginning, even a nameless one.
 fn way_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }

@@ -1,5 +1,4 @@
-//! Marks of memory management inside a program: a sanitizer's runtime, or an allocator with
-//! function names other than `malloc`.
+//! Finds the runtime of a sanitizer, or an allocator under other names, inside a program.
 
 use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
 use memchr::memmem;
@@ -77,8 +76,7 @@ fn marks(
     marks
 }
 
-/// Adds the marks of one table. The names are searched first: tables are long, and most have no
-/// mark.
+/// Adds the marks of one table. Names are searched first: most tables are long and have no mark.
 fn add_marks<'data>(
     program: &Program<'data>,
     table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,

@@ -157,8 +157,8 @@ pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
 }
 
-/// The loader that `program` names, if that file does not exist: the kernel then reports only that
-/// there is no such file.
+/// The loader that `program` names, if it does not exist; the kernel does not say which file is
+/// missing.
 #[must_use]
 pub fn missing_loader(program: &Path) -> Option<PathBuf> {
     let cache = ReadCache::new(File::open(program).ok()?);
@@ -314,8 +314,7 @@ mod tests {
             (CALLS_MALLOC, "-static", Some(Obstacle::Static)),
             (CALLS_MALLOC, "-static-pie", Some(Obstacle::Static)),
             (OWN, "-rdynamic", Some(Obstacle::OwnMalloc)),
-            // Without `-pie` the program may hold the address of libc's malloc, which is no
-            // definition.
+            // Without `-pie` the program may hold the address of libc's malloc: not a definition.
             (ADDRESS, "-no-pie -fno-pie", None),
             (go, "-static", Some(Obstacle::Go)),
             (go, "", Some(Obstacle::Go)),

@@ -1,5 +1,4 @@
-//! Signals that end the command, noticed between and during samples, so that results can still be
-//! printed.
+//! Notices signals that end the command, so that results so far can still be printed.
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, Signal};
@@ -16,7 +15,7 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Begins to listen. Ignored signals count as well: a shell makes background programs ignore
-    /// SIGINT, and a user who sends one by hand means it.
+    /// SIGINT.
     ///
     /// # Errors
     /// If the system refuses.

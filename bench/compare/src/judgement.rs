@@ -39,8 +39,7 @@ impl Judgements {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
 
-    /// Returns true if the interval of the primary metric is within `share` for every variant that
-    /// can be judged.
+    /// Returns true if the interval of every judged primary metric is within `share`.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
             // A difference has no share.

@@ -1,5 +1,4 @@
-//! Starts samples of programs, each under a supervisor, with the witness and an allocator
-//! preloaded, and with the clients of a server beside it.
+//! Starts samples of programs under a supervisor, with the witness and an allocator preloaded.
 
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, Served};
@@ -135,8 +134,7 @@ impl Launcher {
         }
     }
 
-    /// Takes a sample, and proves which object served it. `with_statistics`: Quarry writes its
-    /// statistics at the end, which takes some time.
+    /// Takes a sample, and proves which object served it. `with_statistics` costs some time.
     ///
     /// # Errors
     /// The reason why the sample does not count.
@@ -180,8 +178,8 @@ impl Launcher {
         }
     }
 
-    /// Runs the command before a sample, on the C library's allocator. Processes that the command
-    /// leaves running are ended.
+    /// Runs the command before a sample, on the C library's allocator, and ends what it leaves
+    /// running.
     fn prepare(&self, program: &Program) -> Result<(), NoSample> {
         let Some(command) = &program.prepare else { return Ok(()) };
         let place = |name: &str| self.scratch.path().join(name);

@@ -7,8 +7,8 @@ use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
-/// Work of a server's clients. The argument tells whether the server still runs; when this function
-/// returns, the server is asked to end.
+/// Work of a server's clients, after which the server is asked to end. The argument tells whether
+/// it runs.
 pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
 
 /// Result of the clients of a server.
@@ -36,8 +36,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// The reason why the sample does not count, if one exists: a bad end of the program, or the
-    /// clients' complaint.
+    /// Why the sample does not count: a bad end of the program, or the clients' complaint.
     pub(super) fn failure(&self, timeout: Duration) -> Option<String> {
         let text = match &self.report.end {
             End::Exited(0) => return self.complaint(),
@@ -149,8 +148,6 @@ mod tests {
                     malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
                     zone->lock 7 0 1\n";
         assert_eq!(own_count(text), (70, 65));
-        // Requests larger than an object have separate lines, and each process prints its own
-        // tables.
         let large = "# large requests : operations <alloc> <free> <resize>\n\
                      blocks           : operations          2          2          7\n\
                      mappings         : operations         80         79          0\n";

@@ -1,5 +1,4 @@
-//! Decides whether an allocator can make a difference to a program, and if not, names the reason
-//! and a remedy.
+//! Decides whether an allocator can make a difference to a program; if not, names a remedy.
 
 use super::raw::Raw;
 use super::supervisor::Report;
@@ -21,8 +20,7 @@ use std::path::{Path, PathBuf};
 /// Share of the CPU time in the allocator, with the page faults of requested memory, below which
 /// differences must have other reasons than the allocator.
 const NEGLIGIBLE: f64 = 0.01;
-/// The same for CPython on its own allocator, which sends only the smaller part of its allocations
-/// to malloc.
+/// The same for CPython on its own allocator, from which malloc gets the smaller part of requests.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
@@ -136,8 +134,7 @@ impl Probe {
         self.share() + faults / self.cpu_ns.max(1) as f64
     }
 
-    /// Returns the reason, whatever the share of time, for which no allocator can make a
-    /// difference. `library` is one that would be preloaded.
+    /// Why no allocator can make a difference, whatever its share of the time.
     pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
         let program = self.unserved.as_ref()?;
         Some(match obstacle(program, library) {
@@ -158,8 +155,7 @@ impl Probe {
         Influence { share: self.influence(), wall_ns: self.wall_ns }
     }
 
-    /// The share of the CPU time below which a comparison is not worth making. `python` is the
-    /// value of PYTHONMALLOC.
+    /// The share of the CPU time below which a comparison is not worth making.
     pub(super) fn negligible(&self, python: Option<&OsStr>) -> f64 {
         if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
     }
@@ -176,8 +172,7 @@ impl Probe {
         NoVerdict { why, remedy, can_be_forced: true }
     }
 
-    /// Returns whether CPython serves its small objects itself. `setting` is the value of
-    /// PYTHONMALLOC.
+    /// Returns whether CPython serves small objects itself; `setting` is the value of PYTHONMALLOC.
     pub(super) fn is_on_pymalloc(&self, setting: Option<&OsStr>) -> bool {
         let on_malloc = setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"));
         self.has_python && !on_malloc
@@ -203,8 +198,7 @@ impl Probe {
 }
 
 /// Decides from the runs so far whether a program is out of reach; `None`: one more run is needed.
-/// Chance decides whether the supervisor notices a short process, so the majority of [`LOOKS`]
-/// short runs decides; a run of a second or more decides alone.
+/// A look can miss a short process, so of short runs the majority of [`LOOKS`] decides.
 pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     let last = probes.last()?;
     let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();
@@ -218,12 +212,9 @@ pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     }
 }
 
-/// Checks that a contender served a sample, and returns the object that served. A forked process
-/// without exec writes no record: the record of another process with its executable counts. With
-/// `only_start` other allocators may serve the children of the started process.
-///
-/// # Errors
-/// The program that another allocator served.
+/// Checks that a contender served a sample, and returns the object that served; else the error
+/// names the program that another allocator served. A process that was only forked has no record,
+/// so another record of its executable counts. With `only_start` children may be served by others.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
@@ -282,16 +273,15 @@ fn malloc_of(one: &ProcessRecord) -> &str {
     if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
 }
 
-/// The program with a fault that used most CPU time, and its fault, if such programs together used
-/// more than [`MOST_UNSERVED`] of the CPU time.
+/// The program with a fault that used most CPU time, if such programs used more than
+/// [`MOST_UNSERVED`].
 fn unserved_of(
     report: &Report,
     fault: impl Fn(&Path) -> Option<String>,
 ) -> Option<(PathBuf, String)> {
     let this = std::env::current_exe().unwrap_or_default();
     let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
-    // Before its exec a process shows our own executable, and near its end none: neither tells
-    // which program it ran.
+    // Before its exec a process shows our own executable, and near its end it shows none.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
     for Descendant { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {

@@ -7,8 +7,7 @@ use std::time::Duration;
 /// Runs of this time and more are shown in seconds.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// Runs below this time mostly start a process: with its libraries that takes about a millisecond
-/// on most machines, and two on slow ones.
+/// Shorter runs mostly start a process, which takes one or two milliseconds with its libraries.
 pub(super) const SHORT: Duration = Duration::from_millis(10);
 
 /// Returns the run with times in milliseconds where its shortest workload takes less than a second.

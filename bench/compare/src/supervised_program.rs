@@ -26,8 +26,7 @@ pub(super) struct SupervisedProgram {
 }
 
 impl SupervisedProgram {
-    /// Makes the folder that samples write into. With `check_output` all samples must print the
-    /// same.
+    /// With `check_output` all samples must print the same.
     pub(super) fn new(
         programs: Vec<Program>,
         contenders: Vec<Contender>,

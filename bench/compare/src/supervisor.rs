@@ -1,11 +1,10 @@
 //! The process that runs one sample: it starts the program, watches all processes that the program
 //! starts, and leaves none running.
 //!
-//! It is a separate process because the kernel sums up the resources of children by process, and
-//! because it must adopt every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`).
-//! When its standard input closes it ends all processes, so a sample does not outlive the command
-//! even if that is killed. The byte [`FINISH`] on standard input makes it ask a server, which would
-//! not end by itself, to end.
+//! It is a separate process because the kernel sums up resources of children by process, and
+//! because it adopts every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`). When
+//! its standard input closes it ends all processes, so a sample never outlives the command. The
+//! byte [`FINISH`] there tells it to ask a server to end, which would not end by itself.
 
 use super::interrupt::listen_to;
 use super::tree::{Descendant, Tree};
@@ -103,14 +102,12 @@ pub(super) struct Report {
     pub(super) major_faults: u64,
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
-    /// Resident memory of all processes over time. Shared memory counts in each process, unless the
-    /// order says to divide it.
+    /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Peak of resident memory: of all processes together at a look, or of the largest one as the
-    /// kernel records it. 0 where the program was too short for both.
+    /// Peak of resident memory: of all processes at a look, or of the largest one as the kernel
+    /// records it. 0: too short for both.
     pub(super) peak_bytes: u64,
-    /// Most bytes in huge pages, all processes together. They are counted anew each time that a
-    /// process has grown by an eighth. `None` where no look found a process.
+    /// Most bytes in huge pages of all processes together; `None` where no look found a process.
     pub(super) huge_bytes: Option<u64>,
     /// Resident bytes after two seconds without activity, where a process lives that long.
     pub(super) idle_bytes: Option<u64>,
@@ -127,8 +124,7 @@ impl Order {
     fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
-        // Up to exec a child counts as large as this process, and the kernel keeps that as its
-        // peak.
+        // The kernel counts this process's peak for the child, up to its exec.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
@@ -162,8 +158,7 @@ impl Order {
     }
 }
 
-/// Starts the program without blocked signals: it inherits the mask, and a server with SIGTERM
-/// blocked would not end.
+/// Starts the program without blocked signals: a server that inherits a blocked SIGTERM never ends.
 fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     let mask = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let child = command.spawn();
@@ -360,8 +355,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // The kernel's peak includes the child before its exec, as large as this process; a smaller
-        // peak is unknown.
+        // A peak of the child below that of this process is unknown, see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

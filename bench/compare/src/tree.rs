@@ -27,9 +27,8 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether the huge pages should be counted again: the process is more than an eighth
-    /// larger than at the last count. For each count the kernel walks the page tables; with this
-    /// rule all counts take less than ten times the last one.
+    /// Returns whether the process is an eighth larger than at the last count. For each count the
+    /// kernel walks the page tables; all counts together take less than ten times the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }
@@ -117,8 +116,7 @@ impl Tree {
     }
 }
 
-/// Returns the processes that the threads of a process have started or adopted. Without
-/// `CONFIG_PROC_CHILDREN` in the kernel, every process is asked for its parent instead.
+/// The processes that a process has started or adopted, with or without `CONFIG_PROC_CHILDREN`.
 fn children_of(parent: &process::Process) -> Vec<i32> {
     let mut children = Vec::new();
     for thread in parent.tasks().into_iter().flatten().flatten() {
@@ -182,7 +180,6 @@ mod tests {
         assert!(tree.huge[&living[0].pid].resident > 0, "they were counted");
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
         let divided = Tree::below(child.id() as i32, true).look()[0].resident;
-        // The process may still grow, so only a later look is certain to be above.
         let whole = tree.look()[0].resident;
         assert!((1..whole).contains(&divided), "the C library is shared: {divided}");
         assert_eq!(children_by_parent(child.id() as i32), [living[0].pid]);

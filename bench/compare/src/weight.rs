@@ -1,5 +1,4 @@
-//! Decides whether the share of a program's time that an allocator can change is worth a
-//! comparison.
+//! Decides whether an allocator's share of a program's time is worth a comparison.
 //!
 //! The share of the CPU time on which an allocator has an influence is measured. In a short run
 //! chance may halve or double it. So
@@ -8,8 +7,8 @@
 //!   the bound of a refusal; a run without requests, or with [`PLENTY`] times the negligible share,
 //!   decides alone as well;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
-//! * a share below half of the negligible one refuses the comparison; a share up to twice the
-//!   negligible one adds a line that warns how small the effect can be.
+//! * less than half of the negligible share refuses the comparison; up to twice that share adds a
+//!   warning that the effect is small.
 
 use quarry_harness::statistics;
 
@@ -102,7 +101,6 @@ mod tests {
         assert_eq!(judged(&[0.5], MILLISECOND), (Weight::Enough, 1));
     }
 
-    /// Each of these single runs would have decided otherwise half of the time.
     #[test]
     fn short_runs_are_judged_by_their_median() {
         let of = |influences: [f64; 5]| judged(&influences, 2 * MILLISECOND);
@@ -112,8 +110,7 @@ mod tests {
         assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
     }
 
-    /// With half or twice the measured share a refusal becomes a warning, or a warning goes away,
-    /// but a refusal never becomes a comparison without a warning.
+    /// Half or twice the measured share never turns a refusal into a comparison without a warning.
     #[test]
     fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
         let rank = |weight| match weight {

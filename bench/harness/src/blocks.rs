@@ -35,11 +35,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that this process takes.
-    ///
-    /// The blocks of all counted rounds, in their shuffled order, go to the shards in turn. A shard
-    /// warms up only the blocks that it will measure, and keeps the order of steps of the whole
-    /// run.
+    /// The rounds that this process takes. The blocks of all counted rounds, in their shuffled
+    /// order, go to the shards in turn; a shard warms up only blocks that it will measure.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {
             shape: self,
@@ -68,8 +65,8 @@ impl Shape {
     }
 }
 
-/// Rounds with their numbers (0 is the warm-up) and steps. A round without a block of this shard is
-/// empty. Making a round takes time proportional to all its steps.
+/// Rounds with their numbers (0: warm-up) and steps. A round without a block of this shard is
+/// empty.
 #[derive(Debug)]
 pub struct Schedule {
     shape: Shape,

@@ -1,9 +1,8 @@
 //! Colours of allocators: the name alone determines the colour, on every page and in every picture.
 //!
-//! Known allocators and policies have chosen colours. With settings (`jemalloc tuned`,
-//! `quarry:THP=0`, `slub-4.9`) a name gets a shade of the known colour. Any other name gets a hue
-//! from its letters, in one of two shades. Two such names can get the same colour; the pictures
-//! then give them different shapes and dashes.
+//! Known allocators and policies have chosen colours; with settings (`jemalloc tuned`,
+//! `quarry:THP=0`) a name gets a shade. Another name gets a hue from its letters, which two names
+//! may share; the pictures then give them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,8 +19,7 @@ const STEP: u64 = 15;
 const SHADES: [[(f64, f64); 2]; 2] = [[(0.54, 0.13), (0.78, 0.11)], [(0.47, 0.10), (0.84, 0.09)]];
 
 /// Chosen colours. Allocators differ for eyes that tell few colours apart (after Okabe and Ito).
-/// Policies differ from the policies of the same kind, and are darker (on dark ground: lighter)
-/// than allocators.
+/// Policies differ within their kind, and are darker (on dark ground: lighter) than allocators.
 const KNOWN: [(&str, &str, &str); 25] = [
     ("quarry", "#c2500a", "#f28e4b"),
     ("glibc", "#8a6d00", "#e3c238"),

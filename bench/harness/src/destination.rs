@@ -28,8 +28,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Opens the file, which keeps its contents until [`write`](Self::write). `option` is the
-    /// option that names it.
+    /// Opens the file that `option` names; it keeps its contents until [`write`](Self::write).
     ///
     /// # Errors
     /// One of usage, where the file cannot be written or must not be replaced.
@@ -85,9 +84,8 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder beside its later place, named `prefix` and a unique end. If the process ends
-/// before it renames the folder, the folder stays for inspection. Its permissions follow the umask,
-/// as those of files do.
+/// Makes a folder beside its later place, named `prefix` and a unique end. It stays if the process
+/// ends early. Its permissions follow the umask.
 ///
 /// # Errors
 /// The error of the system.
@@ -97,8 +95,8 @@ pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     builder.tempdir_in(parent)
 }
 
-/// The error of a temporary folder in which nothing can be made. The system's text ends with a
-/// random name, which is cut off.
+/// The error of an unusable folder for temporary files, without the random name in the system's
+/// text.
 pub fn no_temporary(error: &io::Error) -> Usage {
     let (place, error) = (std::env::temp_dir(), error.to_string());
     let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());

@@ -63,8 +63,7 @@ impl Environment {
         }
     }
 
-    /// Returns the facts that make timings of `self` and `other` incomparable, one line each, with
-    /// both values.
+    /// Returns the facts that make timings incomparable, one line each with both values.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let none = || "none".to_owned();
         let facts = |it: &Self| {

@@ -35,8 +35,7 @@ pub struct Experiment {
     pub metrics: Vec<Metric>,
     /// Targets of the baseline.
     pub targets: Vec<Target>,
-    /// True: one failed sample takes the verdict from its variant. False: only its round is left
-    /// out.
+    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,
@@ -50,8 +49,8 @@ pub struct Experiment {
     pub enough: Option<Stop>,
     /// Seed of the order; `None`: from the clock.
     pub seed: Option<u64>,
-    /// The part that this process takes; `None`: the whole run. A shard needs the run's common
-    /// seed, a results directory, and a fixed number of rounds.
+    /// The part that this process takes; `None`: the whole run. A shard needs a seed, a results
+    /// directory, and a fixed number of rounds.
     pub shard: Option<Shard>,
     /// Results directory (of a shard: the common one); `None` writes nothing.
     pub out: Option<PathBuf>,
@@ -91,12 +90,11 @@ impl Experiment {
     }
 
     /// Takes every sample, in randomised complete blocks: in a round each workload with each number
-    /// of tasks is a block, in which each variant runs once. A sample that did not do its work
-    /// fails.
+    /// of tasks is a block, in which each variant runs once.
     ///
     /// # Errors
-    /// If the results directory cannot be made or written, or the experiment contradicts itself;
-    /// for a shard also if it has no sample, or the directory has shards of another run.
+    /// If the results directory cannot be used, or the experiment contradicts itself; for a shard
+    /// also if it has no sample, or the directory has shards of another run.
     pub fn conduct(self) -> Result<Run> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
         let mut conductor = Conductor {
@@ -405,7 +403,6 @@ mod tests {
         assert_eq!(error, "test: no variant is called best");
     }
 
-    /// A simulated machine: tasks queue for one lock, which each holds for `hold_ns`.
     struct SimulatedLock {
         hold_ns: [u64; 2],
     }

@@ -1,5 +1,4 @@
-//! Starts processes: the preloaded libraries, the variables that are not inherited, the places of
-//! programs, and the text for an end. A sample process is a fresh process of this executable.
+//! Starts processes, among them sample processes: fresh processes of this executable.
 
 use crate::results::Measurement;
 use anyhow::{Context, Result};
@@ -93,8 +92,7 @@ impl SampleArgs {
     }
 }
 
-/// Takes one sample in a fresh process of this executable, with `preload` preloaded and `settings`
-/// in its environment.
+/// Takes one sample in a fresh process, with `preload` preloaded and `settings` in its environment.
 ///
 /// # Errors
 /// How the process failed.
@@ -196,7 +194,7 @@ pub fn last_line(text: &[u8]) -> Option<String> {
 }
 
 /// Looks for a program: first in `/usr/bin`, because the search path may lead to a wrapper script;
-/// then in the search path; then in the folders of servers, which users' search paths lack.
+/// then in the search path and in the folders of servers.
 #[must_use]
 pub fn place_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,7 +1,5 @@
 //! A measuring engine: takes samples in randomised blocks, records them, judges them and shows
-//! them.
-//!
-//! It depends on no allocator, program or experiment; it knows only the variables that change
+//! them. It depends on no allocator, program or experiment; it has names of variables that change
 //! allocators, and the tables of the documents.
 //!
 //! ```text

@@ -71,8 +71,8 @@ pub struct Common<D: Defaults> {
 }
 
 impl<D: Defaults> Common<D> {
-    /// Returns the baseline among the variants that are `present`: the named one, else `usual`,
-    /// else the first.
+    /// Returns the baseline among the variants `present`: the named one, else `usual`, else the
+    /// first.
     ///
     /// # Errors
     /// If the named variant is not present, or no variant is.
@@ -89,8 +89,7 @@ impl<D: Defaults> Common<D> {
         }
     }
 
-    /// Makes an experiment from these options, with a warm-up round and time per operation as its
-    /// only metric.
+    /// Makes an experiment from these options, with a warm-up round and time per operation.
     ///
     /// # Errors
     /// A number of tasks that the experiment cannot run.
@@ -170,8 +169,7 @@ pub fn check_once(variants: &[String], index: usize) -> Result<()> {
     Ok(())
 }
 
-/// Selects those of `all` whose names begin with one of `prefixes`, in the order of `all`; without
-/// prefixes, the usual ones.
+/// Selects those of `all` whose names begin with a prefix; without prefixes, the usual ones.
 ///
 /// # Errors
 /// No name begins with a prefix; the text calls a name a `what`.

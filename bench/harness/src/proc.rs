@@ -22,8 +22,8 @@ pub fn proportional(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "Pss")
 }
 
-/// Anonymous memory of a process in huge pages. For it the kernel walks the page tables: some
-/// milliseconds for each GiB of small pages.
+/// Anonymous memory in huge pages; the kernel walks the page tables, some ms per GiB of small
+/// pages.
 #[must_use]
 pub fn huge(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "AnonHugePages")

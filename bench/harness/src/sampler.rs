@@ -60,12 +60,9 @@ impl From<Error> for NoSample {
     }
 }
 
-/// Takes samples, one at a time.
-///
-/// The engine chooses the next sample, verifies and records the result, and shows progress; a
-/// sampler depends on no other round. Three kinds exist: a pattern of calls in a fresh process of
-/// this executable, a replayed kernel path, and a supervised program. Any function of a key is a
-/// sampler, for example a simulated machine.
+/// Takes samples, one at a time. The engine chooses the next sample, verifies and records the
+/// result, and shows progress. Any function of a key is a sampler: a fresh process of this
+/// executable, a replayed kernel path, a supervised program, or a simulated machine.
 pub trait Sampler {
     /// Takes the sample of `key`.
     ///

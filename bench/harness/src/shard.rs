@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The `number`th of `of` parts of a run, counted from 1, written as `2/8`.
-///
-/// `1 <= number <= of <= MOST`
+/// The `number`th of `of` parts of a run, written as `2/8`: `1 <= number <= of <= MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shard {
@@ -45,8 +43,7 @@ impl Shard {
         (1..=of).map(move |number| Self { of, number })
     }
 
-    /// Returns whether the shard takes the run's block `index`, counted from 0 over all rounds:
-    /// shards take blocks in turn.
+    /// Returns whether the shard takes block `index` of the run, counted from 0: shards take turns.
     pub fn has(self, index: u64) -> bool {
         index % u64::from(self.of) == u64::from(self.number) - 1
     }

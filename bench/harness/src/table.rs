@@ -61,8 +61,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a table of texts: the first column has words, the others numbers unless their heads
-    /// are words.
+    /// Makes a table of texts: words in the first column, numbers in the others by default.
     pub fn of<H: Into<Entry>, E: Into<Entry>>(
         head: impl IntoIterator<Item = H>,
         rows: impl IntoIterator<Item = Vec<E>>,
@@ -75,8 +74,8 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Returns Markdown, which a terminal shows as well. If standard output is too narrow a
-    /// terminal, the columns are split into several tables, one below the other.
+    /// Returns Markdown, for terminals as well: one that is too narrow gets several tables, one
+    /// below the other.
     pub fn text(&self) -> String {
         match Term::stdout().size_checked() {
             Some((_, columns)) => self.within(columns.into()),
@@ -109,7 +108,6 @@ impl Table {
                 }
             }
         }
-        // If the names and one column are too wide, the words of cells wrap.
         let room = u16::try_from(room).unwrap_or(u16::MAX);
         let texts = parts.iter().map(|part| match is_narrow(part) {
             true => part.drawn(ASCII_MARKDOWN),

@@ -1,7 +1,7 @@
 //! Errors of usage, distinguished from failures at run time.
 
-/// An unknown name, a bad value or a wrong file: the command has run nothing and ends with status
-/// 2, as after an unknown option. The text names the mistake and the accepted forms.
+/// A wrong call, after which nothing has run: status 2. The text names the mistake and what is
+/// accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);

@@ -19,9 +19,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Reads the figures of the dumped process; if the dump does not name the process, the figures of
-/// all processes in its page. They have no age, because the time of the dump is unknown.
-/// O(mappings).
+/// Reads the figures of the dumped process; if the dump does not name it, of all processes in its
+/// page. They have no age, because the time of the dump is unknown. O(mappings).
 ///
 /// # Errors
 /// `Core`.

@@ -7,8 +7,7 @@ use crate::{buddyinfo, lockstat, slabinfo, total, vmstat};
 use std::fmt::Write;
 
 /// The text for the program with the process `root`: tables of the root unless it printed them,
-/// then a line for each process and their total. `None` if the program was one process that printed
-/// its statistics.
+/// then a line for each process and their total. `None` if nothing remains to be printed.
 #[must_use]
 pub fn text(root: u32, ended: &Ended) -> Option<String> {
     let mut text = String::new();

@@ -4,8 +4,7 @@
 use crate::label::Label;
 use quarry_record::Snapshot;
 
-/// The line of a record, with its line feed. The first member is `age_ms`, `null` for an unknown
-/// age. O(rows).
+/// The line of a record. The first member is `age_ms`, `null` for an unknown age. O(rows).
 #[must_use]
 pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
     let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];

@@ -6,8 +6,7 @@ use std::fmt::{Display, Write};
 /// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0: the suffix `_total` is not part of a counter's name, and `# EOF` ends the
-    /// text.
+    /// OpenMetrics 1.0: a counter's name is without the suffix `_total`, and `# EOF` ends the text.
     OpenMetrics,
     /// The text format 0.0.4, which the textfile collector of `node_exporter` takes.
     Text,

@@ -1,5 +1,4 @@
-//! The statistics page of a process, in its memfd or in a core dump: copies the page, and reads the
-//! records in the copy.
+//! Copies the statistics page of a process, from a memfd or a core dump, and reads its records.
 
 use crate::clock;
 use crate::label::Label;

@@ -6,8 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why the statistics of a process cannot be read. It prints as one line that names the
-/// fault and the remedy.
+/// Why the statistics of a process cannot be read; prints as one line with fault and remedy.
 #[derive(Debug)]
 pub enum Problem {
     /// No process has this number, or `/proc` hides it.

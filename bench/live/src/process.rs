@@ -35,8 +35,7 @@ pub struct Process {
     user: u32,
     /// A time on `CLOCK_MONOTONIC` at which it began, or somewhat earlier.
     began_ns: u64,
-    /// Start time in clock ticks from `/proc`, which a later process with the same number does not
-    /// share.
+    /// Start time in clock ticks, which a later process with the same number does not share.
     start_time: u64,
     files: process::Process,
 }
@@ -110,8 +109,8 @@ impl Process {
         }
     }
 
-    /// The memfd of its page, and the offset of its record there, for waiting on words of the
-    /// record. `None` if the process has closed the descriptor, or has not published yet.
+    /// The memfd of its page, and the offset of its record there. `None` if the process has closed
+    /// the descriptor, or has not published yet.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -154,8 +153,7 @@ impl Process {
         Path::new("/proc").join(self.who.pid.to_string())
     }
 
-    /// Reads the page through a mapping, if no descriptor leads to a page; or says why there is no
-    /// page.
+    /// Reads the page through a mapping, if no descriptor leads to one; or says why that fails.
     fn mapped_page_or_reason(&self) -> Result<Snapshot, Problem> {
         let process = self.who.clone();
         let maps = self.files.maps().map_err(|error| match error {

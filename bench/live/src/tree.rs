@@ -17,8 +17,7 @@ pub struct Tree {
     pub others: usize,
 }
 
-/// Reads a process and its descendants; a descendant whose parent has ended is not found.
-/// O(processes of the tree).
+/// Reads a process and its descendants, unless their parents have ended. O(processes of the tree).
 ///
 /// # Errors
 /// `NoProcess`; if no process has figures, the problem of `pid`.
@@ -58,8 +57,7 @@ fn descendants(root: u32) -> Vec<u32> {
     }
 }
 
-/// Children of all threads of a process. Without `CONFIG_PROC_CHILDREN` in the kernel, every
-/// process is asked for its parent instead.
+/// The processes that a process has started, with or without `CONFIG_PROC_CHILDREN`.
 fn children_of(pid: u32) -> Vec<u32> {
     let threads = i32::try_from(pid).ok().and_then(|pid| process::Process::new(pid).ok());
     let mut children = Vec::new();

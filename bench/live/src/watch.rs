@@ -63,8 +63,7 @@ pub struct Ended {
 }
 
 impl Family {
-    /// Receives pages from `socket` until the pidfd `program` shows that the program has ended.
-    /// O(1) for each page.
+    /// Receives pages from `socket` until the pidfd `program` shows its end. O(1) for each page.
     ///
     /// # Errors
     /// The error of the system while waiting.

@@ -4,8 +4,7 @@ use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
 use std::fmt::Write;
 
 /// The text of `/proc/zoneinfo`, in frames of 4 KiB. Figures of no single zone (objects, blocks,
-/// cached pages) stand in the first node, where the kernel has a node's statistics. O(zones *
-/// CPUs).
+/// cached pages) stand in the first node. O(zones * CPUs).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();

@@ -1,5 +1,4 @@
-//! Asks a process for a profile by sleeping on words of its record (`profile_bell` of
-//! `quarry_record`).
+//! Asks a process for a profile by sleeping on words of its record (`quarry_record::profile_bell`).
 
 use anyhow::{Context, Result, ensure};
 use quarry_record::PAGE_BYTES;

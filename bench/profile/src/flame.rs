@@ -5,10 +5,7 @@ use anyhow::{Context, Result, ensure};
 use inferno::flamegraph::{self, Options};
 use std::io::Write;
 
-/// Writes a flame graph as SVG.
-///
-/// # Errors
-/// If the value is 0 in all stacks, or writing fails.
+/// Writes a flame graph as SVG. Fails if the value is 0 in all stacks.
 pub(crate) fn write(profile: &Profile, shown: Value, out: impl Write) -> Result<()> {
     let (_, name, unit) = Value::ALL[shown as usize];
     let mut lines: Vec<String> = profile

@@ -1,5 +1,4 @@
-//! A profile with names: for every call site an estimate, from samples, of the objects that it
-//! allocated, freed and still has.
+//! A profile with names: estimates for each call site what it allocated, freed and still has.
 
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
@@ -144,8 +143,7 @@ fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
 }
 
 impl Profile {
-    /// Names the call sites of a raw profile. `root` is the root folder of the process's files, as
-    /// seen by this process.
+    /// Names the call sites of a raw profile; `root` leads to the root folder of the process.
     #[must_use]
     pub fn of(raw: &Raw, root: &Path) -> Self {
         let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root));
@@ -177,8 +175,7 @@ impl Profile {
         }
     }
 
-    /// The difference to `base`, by functions and lines, so that the two may be of different
-    /// processes.
+    /// The difference to `base` by functions and lines, also of another process.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
         self.is_difference = true;

@@ -1,7 +1,5 @@
-//! Parses a heap profile from a file or a memfd of a process; `layout` of `quarry_watch` describes
-//! it.
-//!
-//! The writer is not trusted: bad words are an error or left out, never a panic.
+//! Parses a heap profile of a process in the format of `layout` of `quarry_watch`. The writer is
+//! not trusted: bad words are an error or left out, never a panic.
 
 use anyhow::{Context, Result, bail, ensure};
 use quarry_watch::profile::layout::{

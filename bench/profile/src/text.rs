@@ -49,9 +49,6 @@ fn interval(value: i64, sampled: Count) -> (i64, i64) {
 }
 
 /// Prints the `most` call sites with the largest `shown`.
-///
-/// # Errors
-/// Those of the writer.
 pub(crate) fn write(
     profile: &Profile,
     shown: Value,

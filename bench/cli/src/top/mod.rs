@@ -1,6 +1,5 @@
-//! `quarry top`: shows a process's memory by size class, on a screen that refreshes itself.
-//!
-//! Order of the modules: `rows`; `view`; `screen`.
+//! `quarry top`: shows a process's memory by size class, on a screen that refreshes itself. Order
+//! of the modules: `rows`; `view`; `screen`.
 
 mod rows;
 mod screen;

@@ -1,8 +1,6 @@
 //! Candidates for a first look: every installed allocator, and those of Quarry's slab policies that
-//! the facts speak for.
-//!
-//! The predicates come from the documents that this project began with. They choose which
-//! candidates are measured, and in which order where time is short; they never decide the answer.
+//! the facts speak for by predicates from the documents. The predicates choose which candidates are
+//! measured, and in which order where time is short; they never decide the answer.
 
 use super::facts::Facts;
 use crate::allocator_spec::{self, BuiltIn};
@@ -72,11 +70,9 @@ const POLICIES: [Policy; 5] = [
 ];
 
 impl Candidates {
-    /// Looks for the allocators that the user named, before anything runs. Without names only
-    /// Quarry's own library is looked for, because a variable may name a wrong file for it.
-    ///
-    /// # Errors
-    /// A name that is not known.
+    /// Looks for the allocators that the user named, before anything runs; fails on an unknown
+    /// name. Without names only Quarry's own library is looked for, because a variable may name a
+    /// wrong file.
     pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
         let mut candidates = Self::default();
         if names.is_empty() {
@@ -93,10 +89,7 @@ impl Candidates {
     }
 
     /// Adds the allocators that the facts suggest, unless the user named some, and leaves out the
-    /// one that serves the program already.
-    ///
-    /// # Errors
-    /// If the file that is found is not a library.
+    /// one that serves the program already. Fails if a found file is not a library.
     pub(super) fn complete(
         &mut self,
         facts: &Facts,
@@ -128,8 +121,7 @@ impl Candidates {
         Ok(())
     }
 
-    /// Leaves out the allocator that serves the program already. Where that is not glibc's, glibc
-    /// becomes a candidate.
+    /// Leaves out the allocator that serves the program; if that is not glibc's, glibc is added.
     fn without(&mut self, baseline: &Contender) -> Result<()> {
         let Some(own) = &baseline.allocator.preload else { return Ok(()) };
         let own = own.canonicalize().unwrap_or_else(|_| own.clone());

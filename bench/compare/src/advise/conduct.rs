@@ -29,11 +29,9 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// A run under the counter may take one part in this many of the budget: the test of a longer one
-/// would not fit into the rest.
+/// Runs of the program that the budget must have room for.
 const LONGEST_RUN: u32 = 10;
-/// A candidate's run fails after this many times the run time on the baseline, and not before
-/// [`PATIENCE`].
+/// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes never freed from which on a remark follows, if they are a quarter of the peak or more.

@@ -1,5 +1,4 @@
-//! Facts of the machine and of the program, taken before anything is compared: document 002 would
-//! have chosen an allocator by them.
+//! Facts of the machine and the program before a comparison, as document 002 uses them.
 
 use crate::first_look::FirstLook;
 use crate::reach::Probe;

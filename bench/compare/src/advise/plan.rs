@@ -34,10 +34,8 @@ pub(super) struct Plan {
     pub(super) test: u32,
 }
 
-/// Plans a search over `candidates` in `time`, where a run costs `cost`.
-///
-/// # Errors
-/// If `time` is too short: the least time that would do.
+/// Plans a search over `candidates` in `time`, where a run costs `cost`. If `time` is too short,
+/// the error is the least time that would do.
 pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Plan, Duration> {
     let cost = cost.max(Duration::from_millis(1)).as_secs_f64();
     let runs = (time.as_secs_f64() * PLANNED / cost) as u32;
@@ -54,9 +52,7 @@ pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Pl
     let left = left - first * (candidates + 1);
     let kept = KEPT.min(candidates);
     let second = (left / (kept + 1)).min(MOST_SECOND);
-    // A single candidate was not picked from several.
     let second = if candidates == 1 { 0 } else { second };
-    // The test gets the runs that neither look can use.
     let left = left - second * (kept + 1);
     let test = (test + left / TESTED).min(MOST_TESTED);
     let plan = Plan { candidates, first, kept, second, test };

@@ -66,10 +66,8 @@ pub(super) struct Outcome {
 }
 
 impl Search<'_> {
-    /// Searches. An interruption ends the stage that runs, and those after it are empty.
-    ///
-    /// # Errors
-    /// If a stage contradicts itself.
+    /// Searches. An interruption ends the stage that runs and leaves the later ones empty. Fails if
+    /// a stage contradicts itself.
     pub(super) fn conduct(&self) -> Result<Outcome> {
         let Plan { candidates, first, kept, second, test } = self.plan;
         let all: Vec<usize> = (0..candidates as usize).collect();
@@ -164,8 +162,7 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage when one more round would pass the deadline, or would leave too little time for
-    /// the fewest rounds of the test.
+    /// Ends a stage if one more round would pass the deadline, or take the time of a minimal test.
     fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();
@@ -215,12 +212,10 @@ pub(super) mod simulated {
     use rand::{RngExt, SeedableRng};
     use std::cell::{Cell, RefCell};
 
-    /// Time and memory of a candidate in relation to the baseline's.
     #[derive(Clone, Copy, Debug)]
     pub(in super::super) struct Nature {
         pub(in super::super) time: f64,
         pub(in super::super) memory: f64,
-        /// Share of the samples that fail.
         pub(in super::super) failing: f64,
     }
 
@@ -253,7 +248,6 @@ pub(super) mod simulated {
             })
         }
 
-        /// The sum of twelve uniform values is close enough to a normal one here.
         fn noise(&self) -> f64 {
             let mut random = self.random.borrow_mut();
             let sum: f64 = (0..12).map(|_| random.random_range(0.0..1.0)).sum();

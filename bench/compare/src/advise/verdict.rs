@@ -225,7 +225,6 @@ mod tests {
         let noisy = advised(&[EQUAL], 0.4, 5000, 3, Goal::Time);
         assert_eq!(noisy.answer, Answer::Undecided, "{noisy:?}");
         assert!(noisy.sentence.starts_with("undecided, so keep glibc for now: c0: "), "{noisy:?}");
-        // Two nearly equal candidates are undecided after as many rounds as a test may have.
         let near = Nature { time: 0.97, ..EQUAL };
         let capped = advised(&[near], 0.4, 100, 3, Goal::Time);
         assert_eq!(capped.answer, Answer::Undecided, "{capped:?}");
@@ -236,8 +235,7 @@ mod tests {
         assert!(failed >= 10, "{failed} of 20");
     }
 
-    /// The best of twelve equal candidates looks better than glibc in the runs that picked it. At
-    /// most 5 of 100 tests may confirm that.
+    /// The best of equal candidates looks better than glibc; at most 5 of 100 tests may confirm it.
     #[test]
     fn the_best_of_many_equal_ones_is_no_gain() {
         let used = |seed| {

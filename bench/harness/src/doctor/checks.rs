@@ -120,8 +120,7 @@ const BUSY: f64 = 0.25;
 const STEAL: f64 = 0.005;
 /// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise of a quiet machine: the largest variation of a loop of 100 us, and the largest ratio of
-/// its worst time to the median.
+/// Noise of a quiet machine: variation of a loop of 100 us, and its worst time per median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 
@@ -263,7 +262,6 @@ mod tests {
         }
     }
 
-    /// Findings about a machine without files, after `change`.
     fn found(change: impl FnOnce(&mut Patient)) -> Vec<(String, Severity)> {
         let (_folder, mut patient) = patient([]);
         change(&mut patient);

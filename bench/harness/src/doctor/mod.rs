@@ -1,5 +1,4 @@
-//! `quarry lab doctor`: finds facts that make timings untrustworthy on this machine, and names the
-//! remedies.
+//! `quarry lab doctor`: finds facts that make timings untrustworthy here, and names remedies.
 //!
 //! Every check looks at a `Patient`: the files below a root, and facts about this process. So tests
 //! can present any machine. Measurements take a moment, and are separate.
@@ -38,8 +37,8 @@ struct Record<'a> {
 }
 
 impl DoctorArgs {
-    /// Looks at this machine for a good second and prints to `out`, with the `further` findings of
-    /// the caller.
+    /// Looks at this machine for a good second and prints all findings, with `further` ones, to
+    /// `out`.
     ///
     /// # Errors
     /// A warning or worse under `--strict`, or a failed write to `out`.
@@ -71,8 +70,7 @@ impl DoctorArgs {
     }
 }
 
-/// Returns one line for each finding but notes, for the results of a run. It takes no measurable
-/// time.
+/// Returns a line for each finding but notes, for the results of a run; takes no measurable time.
 pub fn brief() -> Vec<String> {
     let findings = examine(&this_machine());
     let matters = |finding: &&Finding| finding.severity > Severity::Note;

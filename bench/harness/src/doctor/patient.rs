@@ -74,8 +74,7 @@ impl Patient {
             .map_or(0, |list| affinity::parse_list(&list).len())
     }
 
-    /// The values of a control group's file from the process's group to the outermost one, in
-    /// version 2 (`v2`) or 1 (`v1` below `controller`).
+    /// Values of a control group's file in version 2 or 1, from the process's group outwards.
     pub(super) fn group_values(&self, v2: &str, controller: &str, v1: &str) -> Vec<String> {
         let groups = ProcessCGroups::from_file(self.root.join("proc/self/cgroup"));
         let mut values = Vec::new();

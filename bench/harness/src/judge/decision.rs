@@ -3,10 +3,8 @@
 //!
 //! * the whole interval is within the margin ([`MARGIN`] around 1 for ratios): **same**;
 //! * else the interval lies beyond 1, and so does, on the same side, the interval in relation to
-//!   the A/A copy (a second copy of the baseline that ran along): **better** or **worse**. Chance
-//!   rarely puts a variant on one side of two equal things;
-//! * else **undecided**: [`Decision::more_runs`] says how many more runs would decide, if centre
-//!   and spread stay the same.
+//!   the A/A copy (a second copy of the baseline that ran along): **better** or **worse**;
+//! * else **undecided**: [`Decision::more_runs`] more runs would decide, if centre and spread stay.
 //!
 //! Without a copy, only a difference larger than the margin counts as more than noise.
 
@@ -127,8 +125,7 @@ impl Estimates {
     }
 
     /// Returns the factor by which the number of pairs must grow until the interval, which shrinks
-    /// with the square root, lies beyond 0 or within the margin, whichever comes first. `None`
-    /// without an interval.
+    /// with the square root, lies beyond 0 or within the margin. `None` without an interval.
     fn factor_to_settle(&self) -> Option<f64> {
         let margin = self.rule.margin;
         let half = |it: &Estimate| Some((it.interval?.high - it.interval?.low) / 2.0);
@@ -157,16 +154,14 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// Standard deviation of a sample's logarithm, without the part common to its round, on a busy
-    /// machine of two virtual CPUs; `docs/methodology.md` says how this and `DELAYED` were
-    /// measured.
+    /// Standard deviation of a sample's logarithm within its round, on a busy machine of two
+    /// virtual CPUs; `docs/methodology.md` says how this and `DELAYED` were measured.
     const NOISE: f64 = 0.0183;
     /// Share of delayed samples, and their delay.
     const DELAYED: f64 = 0.035;
     const DELAY: f64 = 0.15;
 
-    /// Draws logarithms of samples with the noise of a virtual machine: a drift per round, a
-    /// spread, and delays.
+    /// Draws logarithms of samples: a drift per round, a spread, and delays.
     struct Machine(StdRng);
 
     impl Machine {
@@ -174,7 +169,6 @@ mod tests {
             Self(StdRng::seed_from_u64(seed))
         }
 
-        /// The sum of twelve uniform values is close enough to a normal one here.
         fn normal(&mut self) -> f64 {
             (0..12).map(|_| self.0.random_range(0.0..1.0)).sum::<f64>() - 6.0
         }
@@ -199,7 +193,6 @@ mod tests {
         is_paired: true,
     };
 
-    /// Judges the third column in relation to the first; the second is the first's copy.
     fn judged(columns: &[Figures], rule: Rule) -> Decision {
         let [baseline, copy, variant] = columns else { panic!("three columns") };
         rule.judge(variant, baseline, Some(copy)).unwrap()

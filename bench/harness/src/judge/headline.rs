@@ -7,8 +7,7 @@ use crate::statistics::MIN_PAIRS;
 const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
 
 impl<'a> Selection<'a> {
-    /// Returns the verdict on the primary metric over all rows, then the verdict on memory, as a
-    /// sentence without a full stop.
+    /// Returns the verdicts on the primary metric and on memory as a sentence without a full stop.
     pub fn headline(&self) -> String {
         let memory = self.memory_metric().filter(|metric| !metric.primary);
         let metrics = std::iter::once(self.metric).chain(memory);
@@ -25,8 +24,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the metric for memory: one whose name begins with "idle", else the first in bytes of
-    /// which less is better.
+    /// Returns the metric for memory: that while idle, else the first in bytes of which less is better.
     pub fn memory_metric(&self) -> Option<&Metric> {
         let is_memory = |metric: &&Metric| {
             BYTES.contains(&metric.unit.as_str()) && metric.direction == Direction::Lower

@@ -39,8 +39,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Judges a variant over all rows in which every column has samples of a metric. Without such a
-    /// row it takes all rows, so that the judgement carries the reason.
+    /// Judges a variant over all rows in which every column has samples; without such a row over
+    /// all rows, so that the judgement carries the reason.
     pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
         match &self.complete_rows(metric)[..] {
             [] => self.judge(column, &self.rows, metric),
@@ -77,8 +77,7 @@ impl<'a> Selection<'a> {
         rule.judge(&variant, &baseline, copy.as_deref()).ok_or(Reason::NoFigure)
     }
 
-    /// Returns true if a ratio is meaningful: the baseline is well above zero, and all figures are
-    /// positive.
+    /// Returns true for a baseline well above zero and positive figures: a ratio is meaningful.
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));

@@ -136,8 +136,7 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns the peers of the baseline, and the names of peers that the target asks for and the run
-/// lacks ("peer" if it has no peer).
+/// Returns the peers of the baseline, and the names of wanted peers that the run lacks.
 fn peers<'a, 's>(
     target: &'a Target,
     selection: &'s Selection<'a>,
@@ -166,8 +165,7 @@ struct Item<'a, 's> {
 }
 
 impl Item<'_, '_> {
-    /// Returns the item's rank. The item with the highest rank decides; among equal ranks, the one
-    /// with the largest centre.
+    /// The item with the highest rank decides; among equal ranks, the one with the largest centre.
     fn rank(&self) -> u8 {
         match self.success {
             Success::Met | Success::NotRun => 0,

@@ -160,8 +160,7 @@ impl<'a> Selection<'a> {
         column.place == self.baseline().place
     }
 
-    /// Returns the named subjects of judgements on the primary metric, see
-    /// [`subjects_of`](Self::subjects_of).
+    /// Returns [`subjects_of`](Self::subjects_of) the primary metric.
     pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
         self.subjects_of(self.metric)
     }

@@ -15,10 +15,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Looks for all shards of a run in `places`: shards, or directories of shards.
-    ///
-    /// # Errors
-    /// One of usage, where they are not shards of one run; [`Missing`]; damaged files.
+    /// Looks for all shards of a run in `places`: shards, or directories of shards. Fails on shards
+    /// of several runs (an error of usage), [`Missing`] ones, and damaged files.
     pub(super) fn look(places: &[PathBuf]) -> Result<Self> {
         let mut found = Self { parts: BTreeMap::new(), incomplete: Vec::new() };
         for place in places {
@@ -75,8 +73,7 @@ impl Found {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Missing`], with the numbers in the form of `sbatch --array`.
+    /// Fails with [`Missing`] and the numbers in the form of `sbatch --array`.
     fn expect_all(&self) -> Result<()> {
         let Some(shard) = self.parts.keys().next() else {
             bail!(Missing(format!("no shard is complete:\n{}", self.incomplete.join("\n"))));

@@ -6,8 +6,8 @@
 //! joined   the run that they are parts of
 //! ```
 //!
-//! The result equals a directory of `quarry lab run --out`, with every sample in the position that
-//! it has in a run without shards. So readers of results need no code for shards.
+//! The result equals a directory of `quarry lab run --out`, so readers of results need no code for
+//! shards.
 
 mod found;
 mod joined;
@@ -41,7 +41,7 @@ pub struct MergeArgs {
 }
 
 impl MergeArgs {
-    /// Reads the shards and writes the run; prints to `out` where it is.
+    /// Reads the shards, writes the run and prints its place to `out`.
     ///
     /// # Errors
     /// One of usage, where shards do not belong together; [`Missing`]; damaged files or failed

@@ -31,8 +31,7 @@ impl Field {
         }
     }
 
-    /// Draws horizontal lines at the ticks of a vertical axis, with labels at the left; the axis's
-    /// label stands above the field.
+    /// Draws horizontal lines at the ticks of a vertical axis, with labels at the left.
     pub(super) fn vertical(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {

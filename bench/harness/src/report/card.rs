@@ -6,8 +6,7 @@ use crate::table::Table;
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Width of pictures in units of about a pixel: a phone shows one picture, a screen several side by
-/// side, with letters of the same size.
+/// Width of pictures in units of about a pixel: a phone shows one picture, a screen several.
 pub(super) const WIDTH: f64 = 380.0;
 /// Average width of a letter in pictures, in a wide typeface.
 pub(super) const LETTER: f64 = 7.3;
@@ -89,8 +88,7 @@ fn uri(table: &Table) -> String {
     format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
 }
 
-/// Writes a cell as in RFC 4180. A text that a spreadsheet would read as a formula gets an
-/// apostrophe.
+/// Writes a cell as in RFC 4180, with an apostrophe before what a spreadsheet takes for a formula.
 fn csv_cell(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     let text = match text.starts_with(['=', '+', '-', '@']) && !is_number {

@@ -42,8 +42,7 @@ impl Head {
     }
 }
 
-/// Stacks parts of these heights from `top` downwards. Returns the top of each part, and the bottom
-/// of the last.
+/// Stacks parts of these heights from `top`. Returns the top of each, and the last bottom.
 pub(super) fn stacked(top: f64, heights: impl Iterator<Item = f64>) -> (Vec<f64>, f64) {
     let mut bottom = top;
     let mut tops = Vec::new();
@@ -77,7 +76,6 @@ pub(super) fn wrapped(text: &str, room: f64) -> Vec<String> {
     let (mut line, mut word) = (String::new(), String::new());
     for letter in text.chars() {
         if extent(&word) + width(letter) > room {
-            // The word alone is too long for a line.
             lines.extend(Some(std::mem::take(&mut line)).filter(|line| !line.is_empty()));
             lines.push(std::mem::take(&mut word));
         }

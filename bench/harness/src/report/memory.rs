@@ -36,8 +36,7 @@ struct Moment {
 
 impl Course {
     /// Time 0 is the moment when the program became idle, if `is_idle`, else its start. A program
-    /// that exits by itself gives its memory back before the last reading, so that reading is left
-    /// out.
+    /// that exits by itself gives its memory back before the last reading, which is left out.
     fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
         let mut readings = &timeline.readings[..];
@@ -58,8 +57,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The maximum between `from` and `to`, so that no peak is lost, or the last reading before
-    /// `to` if none lies between. `None` outside of the course.
+    /// The maximum between `from` and `to`, else the last reading before; `None` outside the
+    /// course.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =

@@ -17,9 +17,8 @@
 //! axes, scale, palette  what pictures share
 //! ```
 //!
-//! Every ratio and verdict comes from [`crate::judge`], and every table from [`crate::tables`], so
-//! page and terminal agree. The same runs give the same bytes. A new picture is a file here, and a
-//! call in `section`.
+//! Every ratio and verdict comes from [`crate::judge`], and every table from [`crate::tables`]. The
+//! same runs give the same bytes. A new picture is a file here, and a call in `section`.
 
 mod axes;
 mod boxes;

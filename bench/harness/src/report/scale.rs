@@ -1,7 +1,6 @@
 //! Axes: map values to places in a picture, and choose ticks.
 
-/// Ratio of the largest to the smallest value above which an axis is logarithmic: on a linear one
-/// the small values would coincide.
+/// Largest spread of values on a linear axis: small values would coincide.
 const LINEAR_SPREAD: f64 = 30.0;
 /// The same for an axis of ratios.
 const RATIO_SPREAD: f64 = 3.0;
@@ -35,8 +34,7 @@ impl Scale {
         Self::linear(low, high, places)
     }
 
-    /// Covers ratios: linear while they are close together; else logarithmic, so that half and
-    /// double are equally far from 1.
+    /// Covers ratios: linear while they are close together, else logarithmic.
     pub(super) fn of_ratios(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         match low > 0.0 && high > low * RATIO_SPREAD {

@@ -39,8 +39,7 @@ fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
     (!is_memory(&selection.metric)).then_some(metric)
 }
 
-/// The picture of `rows` together (their geometric mean); `None` without a metric for memory, or
-/// without a row that all variants have measured.
+/// The picture of `rows` together (their geometric mean); `None` without figures for it.
 pub(super) fn card<'a>(
     selection: &Selection<'a>,
     rows: &[Row<'a>],
@@ -108,8 +107,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     }
 }
 
-/// Returns by memory the points that no other point beats in one figure without losing in the
-/// other.
+/// Returns by memory the points that no other point beats in both figures.
 fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
     let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();
@@ -125,8 +123,7 @@ fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     sorted
 }
 
-/// Places for names, such that names touch neither each other nor points. A name without room is
-/// left out: colour, shape and hint still identify its point.
+/// Places for names that touch neither each other nor points; a name without room is left out.
 struct Names {
     places: Vec<Option<(f64, f64)>>,
 }

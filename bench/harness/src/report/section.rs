@@ -14,8 +14,7 @@ use maud::{Markup, html};
 /// Longer headings get smaller letters.
 const LONG: usize = 70;
 const TRADEOFFS: &str = "Speed against memory";
-/// Pictures in a row of a screen. Of the trade-offs, so many are open at first, the one over all
-/// workloads among them.
+/// Pictures in a row of a screen; that many of the trade-offs are open at first.
 const ROW: usize = 3;
 
 /// The section of one selection; `number` makes its ids unique in the page.

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 const META: &str = "meta.json";
 const SAMPLES: &str = "samples.jsonl";
 
-/// A results directory being written. Each sample goes to the kernel at once, in one call, so that
-/// it survives the end of this process.
+/// A results directory being written; each sample goes to the kernel at once, in one call.
 #[derive(Debug)]
 pub struct RunDirectory {
     place: PathBuf,
@@ -56,9 +55,6 @@ impl RunDirectory {
     }
 
     /// Syncs the samples to disk.
-    ///
-    /// # Errors
-    /// If that fails.
     pub(crate) fn sync(&self) -> Result<()> {
         let synced = self.samples.sync_all();
         synced.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))

@@ -116,8 +116,7 @@ pub struct Meta {
     /// Targets of the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
-    /// True: one failed sample takes the verdict from its variant. False: only its round is left
-    /// out.
+    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Parameters of the experiment.

@@ -5,17 +5,16 @@
 //! DIR/samples.jsonl  one line per sample, in the order taken, written when it was taken
 //! ```
 //!
-//! An experiment declares its [`Variant`]s, [`Workload`]s and [`Metric`]s in an
-//! [`Experiment`](crate::experiment::Experiment), whose `conduct` writes the directory and returns
-//! a [`Run`]. A reader of results gets a [`Run`] from [`read`]. `values(cell, metric)` are the
-//! counted samples of a [`Cell`] (workload, tasks, variant) in the order of rounds, with gaps; two
-//! such columns of one run are paired by their index. A [`Metric`] is data and computes its value
-//! from a [`Measurement`], so no reader depends on the experiment. A sample's [`Timeline`] is its
-//! memory over time.
+//! An [`Experiment`](crate::experiment::Experiment) declares [`Variant`]s, [`Workload`]s and
+//! [`Metric`]s; its `conduct` writes the directory and returns a [`Run`]. A reader of results gets
+//! a [`Run`] from [`read`]. `values(cell, metric)` are the counted samples of a [`Cell`] (workload,
+//! tasks, variant) in the order of rounds, with gaps; two such columns of one run are paired by
+//! their index. A [`Metric`] is data and computes its value from a [`Measurement`], so no reader
+//! depends on the experiment. A sample's [`Timeline`] is its memory over time.
 //!
 //! A directory is never overwritten. A last line that a kill has cut off is left out with a
-//! warning; a shard that was cut off is never complete; any other damage or foreign content is an
-//! error with file and line.
+//! warning, but makes a shard incomplete; any other damage or foreign content is an error with file
+//! and line.
 //!
 //! A new figure is a name in `counters` or `figures` of a [`Measurement`]. `malloc_patterns` of the
 //! lab, `memory` of the replays and `raw` of the comparison fill these.

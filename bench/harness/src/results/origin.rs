@@ -5,9 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Options that choose the destination of results, or this process's part of them. They are left
-/// out of the recorded command: a reader who repeats it chooses other places, and takes the whole
-/// run.
+/// Options left out of the recorded command, for destinations and shards: a reader who repeats the
+/// command chooses other places, and takes the whole run.
 const PLACES: [&str; 9] = [
     "--out",
     "--shard",

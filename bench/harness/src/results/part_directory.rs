@@ -62,8 +62,8 @@ pub struct PartDirectory {
 }
 
 impl PartDirectory {
-    /// Begins `shard` in `parent`, unless it is complete there. The remains of a process that ended
-    /// within the same shard are removed: an interrupted shard starts again.
+    /// Begins `shard` in `parent`, unless it is complete there. The remains of an interrupted
+    /// process are removed, and the shard starts again.
     ///
     /// # Errors
     /// One of usage, with the differences, where `parent` has shards of another run; a failed
@@ -103,8 +103,8 @@ impl PartDirectory {
         self.directory.append(sample)
     }
 
-    /// Completes the shard and returns its directory. If another process completed the same shard
-    /// first, that one stays, and this one is dropped.
+    /// Completes the shard and returns its directory. If another process was first, its shard
+    /// stays.
     ///
     /// # Errors
     /// If a write or the rename fails.

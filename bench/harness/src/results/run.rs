@@ -51,15 +51,14 @@ impl Run {
         values
     }
 
-    /// All single values of a cell: the series of its samples where they have one, else a value per
-    /// round.
+    /// All single values of a cell: the series of its samples, else a value per round.
     pub fn single_values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<f64> {
         let of = |sample: &Sample| sample.measurement.as_ref().map(|it| metric.values(it));
         self.samples_of(cell).filter_map(of).flatten().collect()
     }
 
-    /// Returns the text above tables: the machine, the variants, and the way of sampling; `what`
-    /// describes a sample.
+    /// Returns the text above tables: machine, variants and way of sampling; `what` describes a
+    /// sample.
     pub fn head(&self, what: &str) -> String {
         let mut text = self.meta.environment.summary() + "\n";
         for variant in &self.meta.variants {
@@ -83,8 +82,7 @@ impl Run {
         distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
     }
 
-    /// Fails if samples failed. It is called after tables have been printed, so that the failure is
-    /// not overlooked.
+    /// Fails if samples failed; called after tables were printed, so that it is not overlooked.
     ///
     /// # Errors
     /// The failures, one per line.

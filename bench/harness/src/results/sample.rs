@@ -15,8 +15,8 @@ pub struct Measurement {
     /// CPU time of the whole process in the window.
     pub cpu_ns: u64,
     /// Things that provably happened, counted separately from `operations`: blocks that came back
-    /// with the mark that they were given, packets that arrived. The parent compares this number
-    /// with the workload's [`Verify`](super::Verify).
+    /// with their mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the
+    /// number.
     #[serde(default)]
     pub verified: u64,
     /// The object that contains the serving `malloc`, or the policies of the stack.
@@ -74,8 +74,7 @@ pub struct Reading {
     pub ms: f64,
     /// Resident bytes (`statm`).
     pub resident: u64,
-    /// Bytes charged to the control group; without a group, the decrease of the machine's free
-    /// memory since the start.
+    /// Bytes charged to the control group; without one, by how much the machine's free memory fell.
     pub charged: i64,
 }
 

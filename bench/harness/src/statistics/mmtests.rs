@@ -58,8 +58,7 @@ impl Sorted {
         }
     }
 
-    /// `B<mean>-<percent>` of rates: the mean of the samples above that share, so that 99 means the
-    /// best hundredth.
+    /// `B<mean>-<percent>` of rates: the mean of the samples above that share.
     pub fn best_hmean(&self, percent: usize) -> f64 {
         hmean(&self.0[self.share(percent).min(self.0.len() - 1)..])
     }

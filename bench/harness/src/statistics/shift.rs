@@ -1,6 +1,5 @@
 //! Estimates the distance of one set of samples from another: the estimators of Hodges and Lehmann
-//! (Annals of Mathematical Statistics 34, 1963) with the intervals of their rank tests. They assume
-//! no normal distribution and bear a quarter of outliers.
+//! (Annals of Mathematical Statistics 34, 1963) with the intervals of their rank tests.
 
 use super::{Interval, median};
 
@@ -121,7 +120,6 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// The published statistics reject at or below these critical values (two-sided, 5 %).
     #[test]
     fn cuts_are_those_of_published_tables() {
         let signed_rank = [(5, None), (6, Some(0)), (8, Some(3)), (10, Some(8)), (20, Some(52))];

@@ -1,5 +1,4 @@
-//! Tables with a column for each variant: medians of a run, and judgements in relation to the
-//! baseline.
+//! Tables with a column for each variant: medians, and judgements in relation to the baseline.
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::{Metric, Run};

@@ -50,8 +50,7 @@ pub(super) const OF_RATES: [Statistic; 8] = [
 ];
 
 pub(super) struct Table {
-    /// The statistics of this kind of table. All their names, printed or not, decide the width of
-    /// the first column.
+    /// The statistics of this kind of table; all their names decide the width of the first column.
     pub(super) statistics: &'static [Statistic],
     pub(super) kernels: Vec<String>,
     pub(super) decimals: usize,
@@ -101,8 +100,7 @@ fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
     }
 }
 
-/// Splits a kernel's name into its two lines at the first hyphen; `-rc` and its number stay in the
-/// first line.
+/// Splits a kernel's name into two lines at the first hyphen that does not begin `-rc`.
 fn split(kernel: &str) -> (&str, &str) {
     let Some(mut at) = kernel.find('-') else { return (kernel, "") };
     if kernel[at..].starts_with("-rc") {

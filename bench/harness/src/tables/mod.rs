@@ -145,8 +145,7 @@ fn json(selection: &Selection<'_>) -> Value {
     })
 }
 
-/// A row for each variant with the medians of all metrics on one workload; `what` is the head of
-/// the variants' column.
+/// A row for each variant with its medians on one workload; `what` is the head of the first column.
 pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     let medians = |variant: &Variant| {
         let text = |metric: &Metric| {
@@ -168,7 +167,6 @@ mod tests {
     use super::*;
     use crate::results::examples;
 
-    /// A reader of percentages needs the copy, which shows the noise.
     #[test]
     fn every_style_has_the_copy_of_the_baseline() {
         let (base, new): (&[Option<f64>], &[Option<f64>]) = (&[Some(5.0)], &[Some(4.0)]);

@@ -16,8 +16,7 @@ pub(super) struct Documented {
     pub(super) table: Table,
 }
 
-/// Returns the documents' tables whose benchmark has the name of the experiment, one for each
-/// machine.
+/// Returns for each machine the documents' table whose benchmark has the experiment's name.
 pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     let mut tables: Vec<Documented> = Vec::new();
     for line in MMTESTS.lines().skip(1) {

@@ -1,7 +1,5 @@
-//! `quarry lab targets`: prints side by side how far each processor reached the targets.
-//!
-//! For each processor there is a record, a JSON file to be committed: raw samples go away with
-//! their machine.
+//! `quarry lab targets`: prints side by side how far each processor reached the targets. For each
+//! processor there is a record, a JSON file to be committed, which outlives the machine's samples.
 
 use super::targets::{against, aim, unit};
 use crate::judge::{Reached, Success, written};
@@ -58,8 +56,7 @@ impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
     /// # Errors
-    /// One of usage, where a run has no targets; a file that cannot be read or written, or has
-    /// another layout.
+    /// One of usage, where a run has no targets; a file that cannot be read or written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;

@@ -1,5 +1,4 @@
-//! The table of document 002: a row per number of tasks, a rate per variant, and the difference
-//! from the first variant in percent.
+//! The table of document 002: per number of tasks the variants' rates, with differences in percent.
 
 use crate::judge::{Column, Row, Selection};
 use crate::table::Table;

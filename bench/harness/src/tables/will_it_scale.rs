@@ -1,6 +1,5 @@
 //! The table of document 004: a block per number of tasks with a row per variant, which has means,
-//! deviations and the speed-up over the first variant for each workload (in the document: processes
-//! and threads).
+//! deviations and speed-ups over the first variant for each workload (processes and threads).
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;

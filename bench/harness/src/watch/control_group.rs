@@ -19,8 +19,8 @@ impl ControlGroup {
         let folder = parent.join(format!("quarry-lab-{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let group = Self { usage: folder.join(usage), folder };
-        // In version 2 the group has the memory controller, and so this file, only if its parent
-        // delegates the controller.
+        // In version 2, the file is missing unless the parent group delegates the memory
+        // controller.
         fs::read(&group.usage).ok()?;
         Some(group)
     }
