@@ -25,7 +25,7 @@ pub struct Experiment {
     pub about: String,
     /// The variants; the A/A copy of the baseline is one of them.
     pub variants: Vec<Variant>,
-    /// Name of the variant that the others are compared with.
+    /// Name of the variant that the other variants are compared with.
     pub baseline: String,
     /// The workloads; each runs on each variant.
     pub workloads: Vec<Workload>,

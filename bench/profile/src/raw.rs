@@ -23,6 +23,7 @@ pub struct Site {
     pub freed: Count,
 }
 
+/// Samples and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Objects.

@@ -24,7 +24,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the metric for memory: that while idle, else the first in bytes of which less is better.
+    /// Returns the metric for memory: idle memory, else the first in bytes of which less is better.
     pub fn memory_metric(&self) -> Option<&Metric> {
         let is_memory = |metric: &&Metric| {
             BYTES.contains(&metric.unit.as_str()) && metric.direction == Direction::Lower

@@ -103,7 +103,7 @@ pub struct Meta {
     pub seed: u64,
     /// Rounds that were asked for, without the warm-up.
     pub rounds: u32,
-    /// Name of the variant that the others are compared with.
+    /// Name of the variant that the other variants are compared with.
     pub baseline: String,
     /// The variants, in the order of tables.
     pub variants: Vec<Variant>,
