@@ -1,6 +1,6 @@
 //! Axes: map values to places in a picture, and choose ticks.
 
-/// Largest spread of values on a linear axis: small values would coincide.
+/// Largest quotient of two values on a linear axis: beyond it small values would coincide.
 const LINEAR_SPREAD: f64 = 30.0;
 /// The same for an axis of ratios.
 const RATIO_SPREAD: f64 = 3.0;
