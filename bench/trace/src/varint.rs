@@ -40,7 +40,7 @@ pub(crate) fn fold(difference: i64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64
 }
 
-/// The difference that [`fold`] made this number of.
+/// The difference from which [`fold`] made this number.
 pub(crate) fn unfold(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

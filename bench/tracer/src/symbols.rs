@@ -1,5 +1,5 @@
-//! The functions that programs call. Each does what the C library's function of that name does,
-//! and notes the call.
+//! The functions that programs call. Each does what the C library's function of that name does, and
+//! records the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{
@@ -9,7 +9,6 @@ use crate::thread::note;
 use quarry_trace::Call;
 use std::ffi::{c_int, c_void};
 
-/// Bytes of a page.
 const PAGE: usize = 4096;
 
 #[inline]
@@ -138,8 +137,8 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     0
 }
 
-/// See `malloc_usable_size(3)`. Other allocators that the program links have one too, which does
-/// not know these blocks.
+/// See `malloc_usable_size(3)`. Other allocators that the program links define it too, but cannot
+/// handle these blocks.
 ///
 /// # Safety
 /// The block is null or in use.

@@ -1,15 +1,15 @@
-//! Layout of the statistics page: what a process on Quarry shows of itself to other processes.
+//! The layout of the statistics page, by which a process on Quarry shows its state to others.
 //!
 //! The page is one memfd of [`PAGE_BYTES`] with [`RECORDS`] *records*. The process that made it
-//! owns the first record, and a forked child claims another one. Only Quarry writes the page;
-//! [`Snapshot::parse`] reads a copy of one record, and takes nothing in it for granted.
+//! owns the first record, and each forked child claims another one. Only Quarry writes the page;
+//! [`Snapshot::parse`] reads a copy of one record, and trusts nothing in it.
 //!
 //! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
 //! on. Its [`Head`] comes first: its owner, and the sequence by which a reader sees that it did not
-//! change meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
-//! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers the
-//! owner and every word of the body that counts, so no mixture of two publications is ever taken
-//! for one.
+//! change during the read. The *body* follows: sections of fixed size in the order of [`body`], and
+//! tables (of [`body::CACHES`] rows and so on) whose first rows are filled. A sum in the head
+//! covers the owner and every valid word of the body, so no reader takes a mixture of two
+//! publications for one.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
@@ -64,13 +64,13 @@ pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 /// and `/proc/PID/maps`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
-/// The least number of its descriptor: above those that programs count on. Where the limit of open
-/// files is not much above the usual one, and may be raised, the number is the limit: programs that
-/// try all numbers below do not meet it. Elsewhere it is below 64, up to where the kernel keeps
-/// descriptors in the table that every process has; a second one is made at the start, and by every
-/// fork.
+/// The least number of the memfd's descriptor: above the numbers that programs count on. Where the
+/// limit of open files is low and may be raised, the number is the limit, out of reach of programs
+/// that try all numbers below. Otherwise it is below 64 if possible: up to there the kernel keeps
+/// descriptors in the table that every process has, and beyond it makes a second one, at the start
+/// and at every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
 /// Name of the symbol, in `libquarry.so` and in Rust programs, whose word is the address of the
-/// page, or 0 where there is none.
+/// page, or 0 without a page.
 pub const SYMBOL: &str = "quarry_record";

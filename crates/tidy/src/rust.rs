@@ -1,10 +1,10 @@
-//! Rust text without what is not code: enough of a lexer for rules about lines and words.
+//! Rust text without comments and strings: enough of a lexer for rules about lines and words.
 
-/// A Rust file in the forms that the rules ask for. All have the same lines and offsets.
+/// A Rust file in the forms that the rules need. All have the same lines and offsets.
 pub struct RustFile {
     /// Path from the root of the repository.
     pub path: String,
-    /// As it stands in the file.
+    /// The text of the file.
     pub text: String,
     /// Comments and the contents of strings blanked out.
     pub code: String,
@@ -74,7 +74,7 @@ pub fn functions(code: &str) -> Vec<Function> {
             .chars()
             .take_while(|character| character.is_alphanumeric() || *character == '_')
             .collect();
-        // A name is missing in function pointer types: `fn(u32) -> u32`.
+        // Function pointer types have no name: `fn(u32) -> u32`.
         if name.is_empty() {
             continue;
         }

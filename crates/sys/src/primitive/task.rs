@@ -5,25 +5,25 @@
 
 use super::backend;
 
-/// The running task: unique among those that are alive, never 0. O(1); in products one load.
+/// The running task: unique among live tasks, never 0. O(1); in products one load.
 ///
-/// It serves as an owner's mark in locks and as the hash that spreads threads over striped slots;
-/// it is never dereferenced.
+/// It marks the owner of a lock, and its hash spreads threads over striped slots; no code
+/// dereferences it.
 #[inline(always)]
 #[must_use]
 pub fn current() -> usize {
     backend::task()
 }
 
-/// A number of the running task for people: the kernel's number of the thread. One system call.
+/// The kernel's number of the running thread, for people. One system call.
 #[must_use]
 pub fn number() -> u32 {
     backend::task_number()
 }
 
-/// Returns whether the running task is for sure the only one of the process: then no other one
-/// changes the memory that it reads. O(1); in products one load. A model and a simulated machine
-/// always have several.
+/// Returns whether the running task is certainly the only one of the process, so that no other task
+/// changes the memory that it reads. O(1); in products one load. Always false in a model and on a
+/// simulated machine.
 #[inline(always)]
 #[must_use]
 pub fn is_alone() -> bool {

@@ -1,8 +1,8 @@
 //! Measured figures outside all marks.
 //!
 //! A figure is a number with a decimal point, a number before a unit, or an interval in brackets.
-//! Code blocks, code spans, targets of links and marked blocks are not looked at, and a number
-//! that follows a name in `VERSIONED` is a version.
+//! The search skips code blocks, code spans, targets of links and marked blocks, and takes a number
+//! after a word in `VERSIONED` for a version.
 
 /// Words that a version follows.
 const VERSIONED: [&str; 9] =
@@ -50,7 +50,7 @@ fn bare(text: &str) -> &str {
     text.trim_matches(|c: char| !c.is_alphanumeric() && c != '%')
 }
 
-/// The figure that the word `text` is or begins.
+/// The figure at the word `text`, if it is or begins one.
 fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     let word = bare(text);
     let digits = word.find(|c: char| !c.is_ascii_digit() && !".,".contains(c));
@@ -76,7 +76,8 @@ fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The line of a block that no end follows before the next one: it would hide what it does not own.
+/// The line of a block that has no end before the next block: it would hide lines that are not its
+/// own.
 fn unclosed(text: &str) -> Option<usize> {
     let mut open = None;
     for (index, line) in text.lines().enumerate() {
