@@ -1,9 +1,8 @@
 //! Events of one thread, and their encoding.
 //!
-//! An event is a byte with its kind, the time since the event before it in the same chunk, and the
-//! data of the kind. Addresses are differences from the last address of the chunk, in units of 16
-//! bytes where both are multiples of 16: programs use addresses near those that they used shortly
-//! before.
+//! An event is a byte with its kind, the time since the event before it in the chunk, and the data
+//! of the kind. Addresses are differences from the chunk's last address, in units of 16 bytes where
+//! both are multiples of 16: programs use addresses near those that they used shortly before.
 
 use crate::varint::{self, fold, unfold};
 
@@ -26,7 +25,7 @@ pub enum Call {
         /// The address it got.
         address: u64,
     },
-    /// `realloc` of a block; one of null is an [`Alloc`](Self::Alloc), one to size 0 a
+    /// `realloc` of a block; of null it is an [`Alloc`](Self::Alloc), to size 0 a
     /// [`Free`](Self::Free).
     Resize {
         /// The address it got.
@@ -35,8 +34,8 @@ pub enum Call {
         address: u64,
         /// The bytes asked for.
         size: u64,
-        /// Nanoseconds that the call took: `old` is free from its start on, `address` in use from
-        /// its end on.
+        /// Nanoseconds of the call: `old` is free from its start on, `address` in use from its end
+        /// on.
         took_ns: u64,
     },
 }
@@ -44,9 +43,9 @@ pub enum Call {
 /// A call, with its time and CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds of the monotonic clock: after the call for an `Alloc`, before it for the other
-    /// kinds. So in the order of time no block is free before it was allocated, or in use twice; a
-    /// `Resize` counts as a free at its start and as an allocation at its end.
+    /// Nanoseconds of the monotonic clock: after an `Alloc`, before the other calls. So in the
+    /// order of time no block is free before it was allocated, or in use twice; a `Resize` counts
+    /// as a free at its start and as an allocation at its end.
     pub at_ns: u64,
     /// The CPU, as the kernel numbers them.
     pub cpu: u32,

@@ -26,7 +26,7 @@ pub enum TraceError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The content that was found.
         what: String,
     },
     /// Another version of Quarry wrote it.

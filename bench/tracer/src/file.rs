@@ -36,7 +36,6 @@ fn long_number(mapped: *mut u8, at: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(mapped.add(at).cast()) }
 }
 
-/// The monotonic clock, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable; this clock always exists.
@@ -57,7 +56,6 @@ pub(crate) fn lose() {
     }
 }
 
-/// A new thread's number.
 pub(crate) fn next_thread() -> u32 {
     let mapped = MAPPED.load(Ordering::Acquire);
     if mapped.is_null() {
@@ -156,7 +154,6 @@ fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
     Ok(None)
 }
 
-/// The process that records into the file.
 fn owner(name: &CStr) -> Option<u32> {
     let mut header = [0; AT_PROCESS + 4];
     let mut file = File::open(OsStr::from_bytes(name.to_bytes())).ok()?;

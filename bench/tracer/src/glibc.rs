@@ -34,8 +34,7 @@ pub(crate) fn find() {
 /// The block is null, or glibc's and in use.
 pub(crate) unsafe fn usable_size(block: *mut c_void) -> usize {
     let found = USABLE_SIZE.load(Ordering::Acquire);
-    // SAFETY: `find` stored glibc's function of this name, which has this type, or null, and null
-    // is `None`.
+    // SAFETY: `find` stored glibc's function of this name and type, or null, and null is `None`.
     let function: Option<unsafe extern "C" fn(*mut c_void) -> usize> =
         unsafe { std::mem::transmute(found) };
     // SAFETY: the caller's promise is passed on.

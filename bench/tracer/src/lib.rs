@@ -4,8 +4,7 @@
 //! The trace is a file that the process has mapped ([`quarry_trace::layout`]), at its full size
 //! before the first call is recorded. So no call fails for a full disk, and the file keeps the
 //! records however the process ends. A thread appends to its own chunk, without locks. A call
-//! inside another call of its thread, which only a signal handler can make, is counted and not
-//! recorded.
+//! inside a call of its thread, as a signal handler makes it, is counted and not recorded.
 //!
 //! A forked child records nothing. A program that it executes records into its own file,
 //! `TRACE.PID`, if children are recorded.

@@ -1,5 +1,5 @@
-//! The functions that programs call. Each does what the C library's function of that name does, and
-//! records the call.
+//! The functions that programs call. Each does what its namesake of the C library does, and records
+//! the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{
@@ -137,8 +137,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     0
 }
 
-/// See `malloc_usable_size(3)`. Other allocators that the program links define it too, but cannot
-/// handle these blocks.
+/// See `malloc_usable_size(3)`. That of another linked allocator cannot handle these blocks.
 ///
 /// # Safety
 /// The block is null or in use.

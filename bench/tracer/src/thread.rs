@@ -27,7 +27,6 @@ std::thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Appends a call, if calls are recorded.
 #[inline]
 pub(crate) fn note(at_ns: u64, call: Call) {
     if IS_INSIDE.replace(true) {
@@ -47,8 +46,7 @@ fn append(at_ns: u64, call: Call) {
     let cpu = unsafe { libc::sched_getcpu() }.max(0) as u32;
     let mut bytes = [0; LONGEST_EVENT];
     let length = chunk.encoder.encode(&Event { at_ns, cpu, call }, &mut bytes);
-    // SAFETY: the chunk is this thread's own, and the events so far leave room for the longest one,
-    // as was checked above.
+    // SAFETY: the chunk is this thread's, and has room for the longest event (checked above).
     unsafe {
         let end = chunk.start.add(CHUNK_HEADER_BYTES + chunk.used);
         end.copy_from_nonoverlapping(bytes.as_ptr(), length);
@@ -58,7 +56,6 @@ fn append(at_ns: u64, call: Call) {
     CHUNK.set(chunk);
 }
 
-/// The chunk's count of bytes.
 fn count(start: *mut u8) -> &'static AtomicU32 {
     // SAFETY: a chunk is a multiple of its size after the header, so this is aligned; the mapping
     // stays, and all code uses the word as an atomic.

@@ -1,7 +1,6 @@
 //! Where the sections and tables of a body are, in words from the start of the record.
 //!
-//! Equation: each section or table begins where the one before it ends; the last one ends within
-//! the record.
+//! Equation: each section or table begins where the one before it ends, the last within the record.
 
 use crate::events::EVENTS;
 use crate::head::Head;

@@ -8,7 +8,6 @@ pub(crate) trait Field: Sized {
     const BYTES: usize;
     const KIND: Kind;
 
-    /// Writes it to the start of `out`.
     fn put(&self, out: &mut [u8]);
 
     /// Reads it from the start of `bytes`, which are enough; `None` if they are not a valid value.

@@ -29,8 +29,7 @@ section! {
         pub owner: u64,
         /// See [`Sequence`].
         pub sequence: u64,
-        /// When the owner claimed the record, after the process began: `CLOCK_MONOTONIC`,
-        /// nanoseconds.
+        /// Time of the claim, after the process began: `CLOCK_MONOTONIC`, in nanoseconds.
         pub claimed_ns: u64,
         /// When the last publication began, on the same clock; 0 before the first.
         pub published_ns: u64,
@@ -108,8 +107,7 @@ impl Owner {
     }
 }
 
-/// The number of times that an owner began or ended a publication, in one word: `generation : 32 |
-/// count : 32`.
+/// Count of begins and ends of an owner's publications, in a word: `generation : 32 | count : 32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// The generation of the [`Owner`].

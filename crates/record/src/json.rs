@@ -14,7 +14,6 @@ pub(crate) enum Kind {
     Rows(usize),
 }
 
-/// A field of a section.
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
@@ -30,7 +29,6 @@ pub(crate) fn number(value: u64, out: &mut dyn Write) -> fmt::Result {
     if value == u64::MAX { out.write_str("null") } else { write!(out, "{value}") }
 }
 
-/// Writes a string in quotes.
 pub(crate) fn string(text: &str, out: &mut dyn Write) -> fmt::Result {
     out.write_char('"')?;
     for character in text.chars() {

@@ -60,17 +60,15 @@ pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
 /// Bytes of the page: 64 pages of 4 KiB.
 pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 
-/// Name of the memfd. The kernel shows it as `/memfd:quarry-record (deleted)` in `/proc/PID/fd`
-/// and `/proc/PID/maps`.
+/// Name of the memfd, in `/proc/PID/fd` and `/proc/PID/maps`: `/memfd:quarry-record (deleted)`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
 /// The least number of the memfd's descriptor: above the numbers that programs count on. Where the
 /// limit of open files is low and may be raised, the number is the limit, out of reach of programs
-/// that try all numbers below. Otherwise it is below 64 if possible: up to there the kernel keeps
-/// descriptors in the table that every process has, and beyond it makes a second one, at the start
-/// and at every fork.
+/// that try all numbers below. Otherwise it is below 64 if possible: a higher number costs a second
+/// table of descriptors, at the start and at every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
-/// Name of the symbol, in `libquarry.so` and in Rust programs, whose word is the address of the
-/// page, or 0 without a page.
+/// Name of the symbol, in `libquarry.so` and in Rust programs, of a word with the page's address
+/// (or 0).
 pub const SYMBOL: &str = "quarry_record";

@@ -1,5 +1,4 @@
-//! Requests for a heap profile of another process: a reader sleeps on words of its record, as on
-//! futexes.
+//! Requests for a heap profile: a reader sleeps on words of a process's record, as on futexes.
 //!
 //! A request writes nothing. After each publication the process wakes the readers that sleep there,
 //! and counts them. Offsets are in bytes from the start of the record.
@@ -10,8 +9,7 @@ pub const BELL: usize = 8;
 /// A reader that asks for the end of the profile sleeps here.
 pub const STOP: usize = 12;
 
-/// The first of 64 words. A reader sleeps on the word that stands for the profile that it asks for,
-/// its *wish*.
+/// The first of 64 words. A reader sleeps on that of the profile that it asks for, its *wish*.
 pub const WISHES: usize = 64;
 
 /// Least mean bytes between samples of a wish: a child that has given up its parent's rights still

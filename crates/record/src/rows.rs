@@ -179,7 +179,6 @@ section! {
 }
 
 impl LockRow {
-    /// Adds another row's counts.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.acquisitions, other.acquisitions),

@@ -63,7 +63,7 @@ section! {
     /// Where the memory of the heap is, in bytes, except for counts.
     ///
     /// Equation, but for changes while the parts are read: the memory that may be resident, beside
-    /// the descriptors, is the sum of the fields up to `mappings_cached`, without `free_zero` and
+    /// the descriptors, is the sum of the fields to `mappings_cached`, less `free_zero` and
     /// `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program has: *live*, with `blocks` and `mappings`.
@@ -136,8 +136,7 @@ section! {
         pub high: u64,
         /// Bytes outside the free lists of the zones.
         pub used: u64,
-        /// An estimate of the bytes that requests can get before one is refused; `u64::MAX` without
-        /// a limit.
+        /// Bytes that requests can probably get before one is refused; `u64::MAX` without a limit.
         pub available: u64,
         /// Pages of the page cache.
         pub file: u64,

@@ -1,8 +1,7 @@
 //! Reads a record.
 //!
-//! A reader copies the bytes of a record twice, or until two copies of its head have the same
-//! [`Sequence`] around a copy of the body. Where that was not enough, [`Snapshot::parse`] detects
-//! it by the sum.
+//! A reader copies a record twice, or until two copies of its head have the same [`Sequence`]
+//! around a copy of the body. Where that was not enough, [`Snapshot::parse`] detects it by the sum.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
@@ -17,8 +16,7 @@ use crate::sum::sum;
 use crate::{MAGIC, RECORD_BYTES, RECORD_WORDS, VERSION};
 use core::fmt;
 
-/// The reason why bytes are no readable record; prints as the end of a sentence that begins with
-/// the record.
+/// Why bytes are no readable record; prints as the end of a sentence that begins with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// Fewer bytes than a record has.
@@ -44,8 +42,7 @@ pub enum RecordError {
         /// The owner.
         owner: Owner,
     },
-    /// Its words are no publication: its owner wrote while the reader read, or its contents are
-    /// wrong.
+    /// The owner wrote while the reader read, or the contents are wrong.
     Torn,
     /// A table has too many rows, or a name is invalid.
     Malformed,

@@ -10,8 +10,7 @@ pub const fn part(at: usize, word: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// The sum over all valid words of a body: its sections, and the filled rows. Wraps; the words may
-/// come in any order.
+/// The sum over all valid words of a body (its sections and filled rows), in any order. Wraps.
 #[must_use]
 pub fn sum(words: impl IntoIterator<Item = (usize, u64)>) -> u64 {
     words.into_iter().fold(0, |sum, (at, word)| sum.wrapping_add(part(at, word)))

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-/// An equation that does not hold. Small and made without allocating, because checks may run inside
-/// `malloc`.
+/// An equation that does not hold. Made without allocating: checks may run inside `malloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The owner of the equation: `"zone"`, `"barn"`.

@@ -6,13 +6,11 @@
 //!
 //! * the page cache on both LRU lists: a page is on the active list because it was read twice,
 //!   which does not keep it there. Neither list holds `shmem` or locked pages;
-//! * less its dirty pages and those under writeback: reclaim leaves them to the flushers and may
-//!   find no other page in time;
+//! * less its dirty pages and those under writeback, which reclaim leaves to the flushers;
 //! * half of the reclaimable slab memory, as the kernel estimates `MemAvailable`: objects in use
 //!   hold the pages of the other half.
 //!
-//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down, and refuses
-//! nothing.
+//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down.
 
 use crate::file::try_find_piece;
 use crate::os::{OsError, OsResult};
@@ -41,7 +39,6 @@ impl MemoryLimit {
     const NONE: Self = Self { limit: u64::MAX, usage: 0, room_below_high: u64::MAX };
 }
 
-/// The names of a group's files.
 struct Names {
     root: &'static str,
     max: &'static str,
@@ -65,8 +62,7 @@ type Path = Line<640>;
 /// missing. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files exist but cannot be read now, as at a limit of descriptors: the previous limit
-/// still applies.
+/// Where the files exist but cannot be read now (a limit of descriptors): keep the previous limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
@@ -116,7 +112,6 @@ fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>
     }
 }
 
-/// The path of a group's file, with its final NUL.
 fn join(root: &str, group: &str, name: &str) -> Path {
     let mut path = Path::default();
     let _ = write!(path, "{root}{group}/{name}\0");

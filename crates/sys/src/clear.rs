@@ -59,7 +59,6 @@ mod wide {
     const IMPOSSIBLE: u32 = 1;
     const POSSIBLE: u32 = 2;
 
-    /// Returns whether the CPU and the system allow AVX2.
     #[inline]
     pub(super) fn is_possible() -> bool {
         match KNOWN.load(Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 use crate::confined::is_confined;
 use crate::primitive::clock;
 
-/// A monotonic reading in nanoseconds since an arbitrary start, for statistics; 0 in a
+/// Monotonic nanoseconds since an arbitrary start, for statistics; 0 in a
 /// [confined](crate::confined) process. O(1): one vDSO call, or a system call where the vDSO cannot
 /// read the clock.
 #[must_use]

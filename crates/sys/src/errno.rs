@@ -26,7 +26,7 @@ impl core::error::Error for OsError {}
 /// The calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {
-    // SAFETY: __errno_location returns the calling thread's own errno, which lives as long as the
+    // SAFETY: __errno_location returns the calling thread's errno, which lives as long as the
     // thread.
     unsafe { *libc::__errno_location() }
 }

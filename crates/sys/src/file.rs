@@ -71,7 +71,6 @@ impl File {
         if fd >= 0 { Ok(Self(fd)) } else { Err(OsError::last()) }
     }
 
-    /// Returns the bytes read, 0 at the end.
     fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
         // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
         let got =

@@ -185,7 +185,6 @@ impl Drop for FileDescriptor {
     }
 }
 
-/// The pieces of one system call.
 struct Vectors {
     all: [libc::iovec; PIECES],
     count: usize,
@@ -215,7 +214,7 @@ impl Vectors {
     }
 }
 
-/// Makes a system call, and repeats it when a signal has interrupted it.
+/// Makes a system call, again after each signal that interrupts it.
 fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
     loop {
         let result = call();

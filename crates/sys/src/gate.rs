@@ -2,21 +2,19 @@
 //!
 //! The child of a fork has one thread, and never finishes the work of the others: their locks stay
 //! held, and pages on their way between two lists are on no list. So a thread is *inside* while it
-//! changes shared state in more than one step; a thread that forks closes the gate and waits until
-//! no other thread is inside. Then every lock is free and every equation holds, and `fork` need not
-//! know them.
+//! changes shared state in several steps; a thread that forks closes the gate and waits until no
+//! other thread is inside. Then every lock is free and every equation holds.
 //!
 //! * A thread inside occupies a place: its task stands in one of a few words, each in its own cache
 //!   line. Entering is one compare-and-exchange, leaving one store.
-//! * While the process has one thread, the thread occupies no place and closes nothing: a signal
-//!   handler may fork in the middle of the work that it interrupted, and both sides go on with that
-//!   work.
+//! * While the process has one thread, that occupies no place and closes nothing: a signal handler
+//!   may fork in the middle of work that it interrupted, and both sides go on with it.
 //! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
 //!   may close the gate again: a signal handler forks, having interrupted a fork.
 //! * A thread that is inside may enter again.
-//! * A thread that sleeps until another thread has done something leaves meanwhile ([`outside`]),
-//!   because the other thread may have to enter for that. The sleeper holds no lock and has nothing
-//!   half done.
+//! * A thread that sleeps until another one has done something leaves meanwhile ([`outside`]),
+//!   because the other may have to enter for that. The sleeper holds no lock and has nothing half
+//!   done.
 //! * A thread that forks while it is inside (a signal handler, again) does not wait for its own
 //!   place, and waits only a while for other threads, because they may wait for a lock that it
 //!   holds. After that it forks anyway: POSIX lets the child call only async-signal-safe functions.
@@ -30,8 +28,7 @@ use core::marker::PhantomData;
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiter naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds after which a waiter gives up if other threads may wait for it: some milliseconds of
-/// naps.
+/// Rounds after which a waiter gives up if others may wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
 /// The same while threads are in the crowd, which the waiter may be in: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
@@ -69,7 +66,6 @@ enum Entered<'a> {
     Crowd(&'a AtomicU32),
 }
 
-/// The gate of the process, if it has one.
 static PROCESS: AtomicPtr<Gate> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Enters the process's gate, if it has one.
@@ -95,7 +91,6 @@ fn is_of(closer: u64, thread: usize) -> bool {
     closer >> TIMES_BITS == thread as u64
 }
 
-/// Lets other tasks run. Returns false after `patience` rounds.
 fn wait_a_round(round: &mut u32, patience: u32) -> bool {
     *round = round.saturating_add(1);
     if *round > SPIN_ROUNDS {
@@ -119,8 +114,7 @@ impl Gate {
         }
     }
 
-    /// Enters, and waits while another thread has the gate closed. Threads with different hints do
-    /// not contend for a place.
+    /// Enters; waits while another thread has the gate closed. Different hints avoid contention.
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
@@ -128,8 +122,7 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters if the gate is open, also for the closer and for threads that are inside. Never
-    /// waits.
+    /// Enters if the gate is open, even to the closer and threads inside. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -148,8 +141,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as the closer's look at the places: one of the two finds the
-            // other.
+            // Sequentially consistent, as the closer's look at the places: one finds the other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;
@@ -171,7 +163,6 @@ impl Gate {
         Entered::Crowd(&self.crowd)
     }
 
-    /// Returns whether the thread was inside before it entered just now.
     fn is_inside_already(&self, entered: &Entered<'_>, me: usize) -> bool {
         let of_now = usize::from(matches!(entered, Entered::Place(_)));
         self.places_of(me) > of_now
@@ -194,8 +185,7 @@ impl Gate {
     /// Closes the gate before `fork` and waits until no other thread is inside or closing it.
     pub fn close(&self) {
         let me = task::current();
-        // A signal handler may fork between the load and the exchange: it leaves the gate as it
-        // was.
+        // A signal handler that forks between load and exchange leaves the gate as it was.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
             return;
@@ -254,8 +244,7 @@ impl Gate {
         }
     }
 
-    /// Opens the gate in the parent, if this thread has closed it, once for each time that it
-    /// closed it.
+    /// Opens the gate in the parent: one call for each `close` by this thread.
     pub fn open(&self) {
         let closer = self.closer.load(Ordering::Relaxed);
         if is_of(closer, task::current()) {

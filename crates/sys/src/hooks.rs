@@ -72,8 +72,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         Some(HookId(number))
     }
 
-    /// Removes a value, and waits while another task uses it. After success no task uses it any
-    /// more.
+    /// Removes a value, and waits while another task uses it: afterwards no task does.
     ///
     /// # Errors
     /// Where the calling task itself uses the value now; the value stays.
@@ -105,8 +104,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
             }
             place.user.store(task::current(), Relaxed);
             let using = Using(place);
-            // SAFETY: this task alone has the place while it is `BUSY`, and a `LIVE` value was
-            // written.
+            // SAFETY: this task alone has the place while it is `BUSY`; a `LIVE` value was written.
             visit(unsafe { (*place.value.get()).assume_init_mut() });
             drop(using);
             visited += 1;

@@ -39,8 +39,8 @@ pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
     if task::is_alone() {
         let found: u64;
-        // SAFETY: an aligned word that lives as long as the reference; no other thread runs, so the
-        // instruction needs no lock.
+        // SAFETY: an aligned word that lives as long as the reference; no other thread runs, so no
+        // lock.
         unsafe {
             core::arch::asm!(
                 "cmpxchg qword ptr [{word}], {new}",

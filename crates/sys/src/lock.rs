@@ -1,9 +1,8 @@
 //! The counted lock: spins briefly, then sleeps on a futex, and counts its cost.
 //!
 //! States of the word: `0` free, `1` held, `2` held and a task may sleep (U. Drepper, "Futexes Are
-//! Tricky", the third mutex). The holder changes the counters of the fast path by plain loads and
-//! stores, so counting needs no atomic read-modify-write. A process with one thread takes and
-//! releases the lock by plain stores.
+//! Tricky", the third mutex). The holder counts by plain loads and stores, so counting needs no
+//! atomic read-modify-write. A process with one thread takes and releases by plain stores.
 //!
 //! A lock may be made without counting ([`Chosen`]), to measure the price of counting.
 //!
@@ -29,8 +28,7 @@ const HELD_WITH_SLEEPERS: u32 = 2;
 /// once, because the model checks sleeping.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
-/// One acquisition in this many has its hold time measured; two clock readings cost about 40 ns, as
-/// much as a short section.
+/// One acquisition in this many has its hold time measured: two readings of the clock cost 40 ns.
 pub const HOLD_SAMPLE: u64 = 64;
 
 /// The costs of a lock so far. All values only grow.
@@ -104,7 +102,6 @@ unsafe impl<T: Send, C: Counting> Sync for CountedLock<T, C> {}
 // SAFETY: owning the lock is owning the `T`.
 unsafe impl<T: Send, C: Counting> Send for CountedLock<T, C> {}
 
-/// Adds to a counter that only the holder of the lock writes.
 #[inline]
 fn add(counter: &AtomicU64, nanoseconds: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
@@ -156,7 +153,6 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.taken()
     }
 
-    /// The name under which the lock announces itself.
     #[inline(always)]
     fn name(&self) -> usize {
         core::ptr::from_ref(self) as usize
@@ -284,8 +280,7 @@ impl<T, C: Counting> CountedLock<T, C> {
     }
 
     /// The counters, read without the lock: each is exact, together they are a snapshot. A sample
-    /// counts from the moment at which its holder takes the lock. Times are 0 where
-    /// [`monotonic_ns`] is.
+    /// counts from the moment at which its holder takes the lock.
     pub fn stats(&self) -> LockStats {
         let acquisitions = self.acquisitions.load(Ordering::Relaxed);
         LockStats {

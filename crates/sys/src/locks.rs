@@ -1,5 +1,5 @@
-//! The visitor of locks, for `fork` and the statistics of locks. Each layer names its locks once,
-//! in its `visit_locks`.
+//! The visitor of locks, for `fork` and statistics. The `visit_locks` of each layer names its locks
+//! once.
 
 use crate::lock::{CountedLock, Counting, LockStats};
 

@@ -5,18 +5,15 @@ use crate::glibc::is_single_threaded;
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
-/// Linux 6.3, `include/uapi/linux/memfd.h`. Where `vm.memfd_noexec` is 2 the kernel refuses a memfd
-/// without this flag.
+/// Linux 6.3, `include/uapi/linux/memfd.h`; required where `vm.memfd_noexec` is 2.
 const MFD_NOEXEC_SEAL: libc::c_uint = 8;
-/// Linux 5.1, `include/uapi/linux/fcntl.h`: existing mappings stay writable, and new ones cannot
-/// be.
+/// Linux 5.1, `include/uapi/linux/fcntl.h`: only mappings that exist stay writable.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
 /// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes
 /// for each number up to the highest one in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
-/// A descriptor that is closed when dropped.
 struct Descriptor(libc::c_int);
 
 impl Drop for Descriptor {
@@ -97,8 +94,8 @@ unsafe fn map_sealed_at(
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
-    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or the range that
-    // the caller has promised.
+    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or the caller's
+    // range.
     let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
@@ -113,7 +110,6 @@ fn check(result: libc::c_long) -> OsResult<libc::c_long> {
     if result < 0 { Err(OsError::last()) } else { Ok(result) }
 }
 
-/// Duplicates a descriptor to a number of at least `least`.
 fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
     // SAFETY: duplicating a descriptor touches no memory.
     let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
@@ -121,9 +117,8 @@ fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
 }
 
 /// [`keep`] under the first number that the program cannot get: the limit, which this raises by one
-/// for a moment. `None` where the system refuses that, where another thread could find the raised
-/// limit, or where the limit is so high that the kernel's table of descriptors, which each fork
-/// copies, would be large.
+/// for a moment. `None` where the system refuses, another thread could find the raised limit, or
+/// the limit would make the kernel's table of descriptors large, which each fork copies.
 fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
     if !is_single_threaded() {
         return None;

@@ -36,8 +36,8 @@ fn can_be_closed() -> bool {
     if entry.is_null() {
         return false;
     }
-    // SAFETY: the linker gives the section this name in all that it links for a loader, and ends it
-    // by DT_NULL.
+    // SAFETY: the linker names the section so in all that it links for a loader, and ends it by
+    // DT_NULL.
     unsafe {
         while (*entry).tag != DT_NULL {
             match (*entry).tag {
@@ -50,13 +50,12 @@ fn can_be_closed() -> bool {
     true
 }
 
-/// The caller's namespace (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), which glibc's `dlopen` passes to
-/// its `dlmopen`.
+/// The caller's namespace (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), as glibc's `dlopen` passes it.
 const LM_ID_CALLER: c_long = -2;
 
-/// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` defines
-/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The loader takes the memory
-/// for this from the C library.
+/// Opens the object once more and never closes it. Calls `dlmopen` because `libquarry.so` defines
+/// `dlopen`; only glibc has it, and only glibc unloads objects. The memory comes from the C
+/// library.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

@@ -6,8 +6,7 @@
 
 use crate::file::find_piece;
 
-/// Returns the bytes of memory and swap of the machine; `None` where the system refuses. One system
-/// call.
+/// Returns the bytes of memory and swap of the machine, if the system tells. One system call.
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
     // SAFETY: all zeroes is a valid sysinfo.
@@ -21,8 +20,7 @@ pub fn memory_and_swap() -> Option<usize> {
 }
 
 /// Returns whether the kernel compares requests with [`memory_and_swap`] (`vm.overcommit_memory` is
-/// 0); false where the file cannot be read. Three system calls, as glibc's `malloc` makes on the
-/// file.
+/// 0); false where it cannot be read. Three system calls, as glibc's `malloc` makes on the file.
 #[must_use]
 pub fn is_guessing() -> bool {
     find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)

@@ -1,9 +1,8 @@
 //! A stack of Quarry's own, for rare work that needs more stack than a caller may have.
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
-//! stacks. Work that runs once or every few milliseconds and needs more than a kibibyte or two runs
-//! on memory that is mapped for it and then unmapped: the start, looks at the limits, publishing,
-//! printing, reports.
+//! stacks. So rare work that needs more than a kibibyte or two (the start, looks at the limits,
+//! publishing, printing, reports) runs on memory that is mapped for it and then unmapped.
 //!
 //! Meanwhile signals are blocked, except those that the thread's own instructions raise:
 //!
@@ -29,8 +28,7 @@ pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
 }
 
 /// [`run`] without blocking signals, for work that starts a thread: the thread would inherit the
-/// mask, and where it blocks the C library's own signals, `setuid` of any other thread waits for
-/// ever.
+/// mask, and where it blocks the C library's own signals, `setuid` of any thread never returns.
 #[inline]
 pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(|| Signals(None), work)
@@ -71,8 +69,7 @@ fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
         return unsafe { begin(job) };
     };
     let signals = signals();
-    // SAFETY: as above; the memory is writable, only this function uses it, and its end is aligned
-    // as the ABIs demand.
+    // SAFETY: as above; the memory is writable, ours alone, and its end aligned as the ABIs demand.
     unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
     drop(signals);
 }

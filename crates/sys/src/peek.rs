@@ -1,8 +1,7 @@
 //! Looks at memory that belongs to the program and may be protected or unmapped.
 //!
 //! A plain load from memory that the program has protected (`mprotect`) would end the process. So
-//! the kernel loads the word, in a system call that `malloc` of the C library makes as well, and
-//! returns an error where it cannot.
+//! the kernel loads, in a call that the C library's `malloc` also makes, and fails where it cannot.
 
 use crate::confined::is_confined;
 use crate::primitive::futex;

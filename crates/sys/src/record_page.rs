@@ -39,7 +39,6 @@ pub struct RecordPage {
 
 const _: () = assert!(size_of::<RecordPage>() == PAGE_BYTES);
 
-/// The words of a record's body.
 struct Body<'a>(&'a SharedRecord);
 
 impl Sink for Body<'_> {
@@ -177,8 +176,7 @@ impl Publisher {
     /// Takes a page that this process has made.
     ///
     /// # Safety
-    /// The page stays mapped and writable while the publisher lives, and all other code writes it
-    /// by atomic words.
+    /// The page stays mapped and writable while this lives; all write it by atomic words.
     pub unsafe fn open(&self, page: *mut RecordPage) {
         self.page.store(page, Release);
     }

@@ -4,8 +4,7 @@ use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
 /// Returns the bytes in memory that belong to no file: heap, stacks, private mappings. `None`
-/// without `/proc` or a free descriptor. On machines with many CPUs, kernels from 6.2 to 6.16 may
-/// be off by some MiB.
+/// without `/proc` or a free descriptor. Some MiB off in Linux 6.2 to 6.16 with many CPUs.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
     let pages = find_piece(c"/proc/self/statm", b'\n', |line| {

@@ -9,8 +9,7 @@ use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-/// Bytes of the largest CPU mask that the kernel is asked for: 8,192 CPUs, the largest `NR_CPUS` of
-/// x86-64 (Linux 6.x).
+/// Bytes of the largest CPU mask: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
 
 type Mask = [u64; MASK_BYTES / 8];
@@ -28,7 +27,6 @@ fn affinity() -> (Mask, usize) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct NumberList {
     count: u32,
-    /// One more than the highest number.
     limit: u32,
 }
 
@@ -81,8 +79,7 @@ fn affinity_at_start() -> (Mask, usize) {
     (mask, bytes)
 }
 
-/// Asks the system, once at the start, the questions for which a filter may kill later. Files can
-/// be read later.
+/// Makes the system calls, once at the start, for which a filter may kill later.
 pub fn ask() {
     let _ = affinity_at_start();
     let _ = memory_node_limit();
@@ -244,7 +241,6 @@ pub fn data_cache_slice() -> u32 {
 /// A cache of the first CPU.
 struct DataCache {
     bytes: u32,
-    /// CPUs that share the cache.
     sharing: u32,
     holds_data: bool,
 }

@@ -2,12 +2,10 @@
 //!
 //! The graph is that of the text: `use` declarations, paths that begin with `crate`, `self`,
 //! `super` or a child's name, and calls of a type's methods from its `impl` blocks in other files.
-//! A path through a re-export leads to the module that defines the item, and the re-export itself
-//! is not a use. Tests are left out.
+//! A path through a re-export leads to the definer; the re-export is not a use. Tests are left out.
 //!
 //! Each folder is searched for circles by itself. Its children are the nodes, and a module deeper
-//! in a child counts as the child: a folder is one concept for its neighbours, and has a graph of
-//! its own inside.
+//! in a child counts as the child: a folder is one concept outside, and a graph of its own inside.
 
 use crate::methods::{Impl, impls};
 use crate::rust::{RustFile, line_of, words};
@@ -215,7 +213,6 @@ impl Modules {
     }
 }
 
-/// Edges of one folder, each with a place.
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The child of `folder` that is or contains a module; `None` for modules elsewhere.
@@ -278,7 +275,6 @@ fn is_defined(code: &str, name: &str) -> bool {
     })
 }
 
-/// The names of a path at the start of `code`.
 fn path_at(code: &str) -> Path {
     let mut segments = Vec::new();
     let mut rest = code;

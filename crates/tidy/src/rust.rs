@@ -86,8 +86,7 @@ pub fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Offset of the last byte of the item that starts at `from`: its `;`, or the brace that closes its
-/// body.
+/// Offset of the last byte of the item at `from`: its `;`, or the brace that closes its body.
 fn item_end(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.bytes().enumerate().skip(from) {
@@ -107,7 +106,6 @@ fn item_end(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Blanks items under a `cfg` that asks for `test`.
 fn blank_tests(code: &str) -> String {
     let mut bytes = code.as_bytes().to_vec();
     for (start, _) in code.match_indices("#[cfg(") {

@@ -22,8 +22,7 @@ const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 const MAP_FLAGS: i32 =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-/// The fake operating system. It counts calls; `fail_count` calls from number `fail_at` on fail
-/// with `ENOMEM`.
+/// The fake operating system. `fail_count` calls from number `fail_at` on fail with `ENOMEM`.
 pub struct FakeOs {
     calls: AtomicU64,
     fail_at: AtomicU64,
@@ -32,7 +31,6 @@ pub struct FakeOs {
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
     huge_bytes: AtomicUsize,
-    /// Start and bytes of the foreign range.
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
     /// Start and end of the locked range, which is not purged.
@@ -262,8 +260,7 @@ unsafe impl Os for FakeOs {
     }
 
     unsafe fn release(&self, address: NonNull<u8>, _bytes: usize) {
-        // SAFETY: `reserve` wrote the head in front of its result, and the caller promises that
-        // this is a whole, unused reservation.
+        // SAFETY: `reserve` wrote the head in front; the caller passes a whole, unused reservation.
         unsafe {
             let head = address.as_ptr().sub(HEAD_BYTES).cast::<Head>().read();
             libc::munmap(head.raw, head.span);

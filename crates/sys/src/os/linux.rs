@@ -12,8 +12,7 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Tells whether some of Quarry's memory may be in huge pages, on request or because the system
-/// gives them unasked.
+/// Shows whether Quarry's memory may be in huge pages, on request or unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -68,8 +67,8 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 /// A private mapping without a file, at `at` if possible.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: a new anonymous mapping that replaces nothing (no caller passes MAP_FIXED) touches no
-    // live object.
+    // SAFETY: a new mapping that replaces nothing (no caller passes MAP_FIXED) touches no live
+    // object.
     let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
@@ -77,7 +76,6 @@ fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonN
     NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
 }
 
-/// A mapping at `at` and nowhere else.
 fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> OsResult<()> {
     let flags = flags | libc::MAP_FIXED_NOREPLACE;
     let got = map_at(at.as_ptr() as usize, bytes, protection, flags)?;
@@ -95,7 +93,6 @@ fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
 
-/// [`map_anywhere`] at a multiple of `align`.
 fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<u8>> {
     let slack = align.saturating_sub(page_size());
     let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
@@ -115,9 +112,8 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
 }
 
-/// Windows lie between 17 and 64 TiB: above the fixed addresses of sanitizers, Go and Java's
-/// collectors, below programs, libraries and stacks, and within the 47 bits of x86-64 and the 48 of
-/// aarch64.
+/// Windows lie between 17 and 64 TiB: above the fixed addresses of sanitizers, Go and Java, below
+/// programs, libraries and stacks, and within the 47 bits of x86-64 and the 48 of aarch64.
 const LOWEST_WINDOW: usize = 17 << 40;
 const END_OF_WINDOWS: usize = 64 << 40;
 /// Bytes between two windows, so that an access beyond the end of one reaches no memory.
@@ -159,8 +155,7 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
     if grown == libc::MAP_FAILED {
         return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
     }
-    // SAFETY: where addresses have more bits there was room. This unmaps only the part by which the
-    // mapping has grown.
+    // SAFETY: where addresses have more bits there was room. Unmaps only the grown part.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
     true
 }
@@ -171,8 +166,7 @@ const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
 // SAFETY: `map` and `reserve` make fresh private mappings and replace nothing. `madvise`, `munmap`
-// and a fixed `mremap` act on exactly the range they are given; only unsafe calls reach the last
-// two.
+// and a fixed `mremap` act on exactly their range, the last two only in unsafe calls.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
         page_size()
@@ -182,8 +176,7 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
         if let Some(start) = usual
-            // Tries whether such addresses exist: not under valgrind, nor where addresses have 39
-            // bits.
+            // Tries whether such addresses exist: not under valgrind or with 39-bit addresses.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which no other code knows.
@@ -209,8 +202,7 @@ unsafe impl Os for Linux {
     }
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows only into free
-        // addresses.
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and grows only into free addresses.
         let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
         if grown == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
     }
@@ -220,8 +212,7 @@ unsafe impl Os for Linux {
         (from, bytes): (NonNull<u8>, usize),
         (to, new_bytes): (NonNull<u8>, usize),
     ) -> Result<(), NotMoved> {
-        // Of several mappings the kernel would move only the first, after it has unmapped the
-        // target.
+        // Of several mappings the kernel moves only the first, after it has unmapped the target.
         if !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
@@ -267,8 +258,7 @@ unsafe impl Os for Linux {
         let purge =
             |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
         purge(libc::MADV_DONTNEED).or_else(|error| match error {
-            // Some of it is locked (`mm/madvise.c`), for a use that is over; glibc unmaps such
-            // memory as well.
+            // Some of it is locked (`mm/madvise.c`), for a use that is over.
             OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
             _ => Err(error),
         })

@@ -2,16 +2,16 @@
 //!
 //! There are two kinds of address space:
 //!
-//! * A *window* is a range of addresses: choosing it maps nothing, so it counts in no limit, and a
-//!   foreign mapping may lie in it. Pieces of it are mapped when they are needed and unmapped when
-//!   they are given back. Mapping a piece shows whether its addresses are free; no mapping is ever
-//!   replaced.
+//! * A *window* is a range of addresses. Choosing it maps nothing, so it counts in no limit, and a
+//!   foreign mapping may lie in it. Its pieces are mapped when they are needed and unmapped when
+//!   they are given back. Mapping a piece shows whether its addresses are free, and replaces
+//!   nothing.
 //! * A *reservation* is mapped as a whole, wherever the system chooses. It serves for small things,
 //!   and for memory that code must be able to address before it is used.
 //!
 //! Preconditions of all calls: addresses and lengths are multiples of [`Os::page_size`], lengths
-//! are not zero, and ranges lie inside one window or reservation of the same `Os`. Calls may change
-//! `errno`; entry points save it.
+//! are not zero, and ranges lie in one window or reservation of the same `Os`. Calls may change
+//! `errno`.
 //!
 //! States of a page of a window: *free* -> `map` -> *ours* (reads as zero when first touched)
 //! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours*
@@ -23,8 +23,7 @@ use core::ptr::NonNull;
 /// The state after a move that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// The pages are where they were, and the contents of the target are unspecified: the caller
-    /// may copy.
+    /// The pages are where they were, the target's contents unspecified: the caller may copy.
     Unchanged,
     /// The pages are where they were. The target may be foreign, and the caller must not touch it.
     Lost,
@@ -40,8 +39,8 @@ pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Quarry's frames always have 4 KiB.
     fn page_size(&self) -> usize;
 
-    /// Chooses `bytes` of addresses that are probably free, at a multiple of `align` (a power of
-    /// two). Maps nothing.
+    /// Chooses `bytes` of probably free addresses at a multiple of `align`, a power of two. Maps
+    /// nothing.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such range.
@@ -59,24 +58,21 @@ pub unsafe trait Os: Sync {
     /// Unmaps a piece of a window.
     ///
     /// # Errors
-    /// `ENOMEM` where the system would have to split a mapping and has too many. Nothing has
-    /// changed then.
+    /// `ENOMEM` where the split of a mapping would exceed the system's limit; nothing has changed.
     ///
     /// # Safety
     /// The piece is mapped, and no code uses it any more.
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Lets a mapped piece of a window grow in place from `bytes` to `new_bytes`, as one mapping.
-    /// The new part reads as zero.
+    /// Grows a mapped piece of a window in place from `bytes` to `new_bytes`, as one mapping. The
+    /// new part is zero.
     ///
     /// # Errors
-    /// Where a mapping follows it, where it is more than one mapping, or at a limit. Nothing has
-    /// changed then.
+    /// Where a mapping follows, at a limit, or of several mappings; nothing has changed.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
-    /// Moves the pages of a mapped piece to the front of another piece, which is at least as long
-    /// and loses its contents; beyond the pages it reads as zero. The addresses at `from` become
-    /// free.
+    /// Moves the pages of a mapped piece to the front of another, at least as long, which loses its
+    /// contents and is zero beyond the pages. The addresses at `from` become free.
     ///
     /// # Errors
     /// Where the OS cannot move the pages, for example those of several mappings. `from` has not
@@ -102,19 +98,18 @@ pub unsafe trait Os: Sync {
     /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a memory limit: plain faults then serve.
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Gives the memory of an accessible range back, also if the program has locked it. It then
-    /// reads as zero.
+    /// Gives the memory of an accessible range back, even if it is locked. It then reads as zero.
     ///
     /// # Errors
-    /// The OS's `errno` (locked pages before Linux 5.18, filters). The contents are unspecified
-    /// then.
+    /// The OS's `errno` (locked pages before Linux 5.18, filters); the contents are then
+    /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Makes whole pages of a mapped range fault at every access, or accessible again.
     ///
     /// # Errors
-    /// The OS's `errno`; of several mappings the first ones may have changed. `ENOSYS` where the
-    /// system cannot do it.
+    /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have
+    /// changed.
     fn set_accessible(
         &self,
         _address: NonNull<u8>,

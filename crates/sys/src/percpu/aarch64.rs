@@ -125,21 +125,14 @@ macro_rules! link {
     };
 }
 
-// SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
-// it when its thread is preempted, migrated or signalled before the committing store, and when
-// another thread calls `barrier`. Each loads bounds or guard first, and refuses where they are
-// closed.
+// SAFETY: as for x86-64, in `rseq.rs`.
 unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
-        // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
-        // one more operation. As `begin` is complemented, `top + !begin` carries out of 16 bits
-        // exactly where `top > begin`.
+        // SAFETY: as in `rseq.rs`. As `begin` is complemented, `top + !begin` carries out of 16
+        // bits exactly where `top > begin`.
         unsafe {
             asm!(
                 enter!(result: "{r}"),
@@ -169,9 +162,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
-        // any reader considers, and the committing store publishes it. `[top - 1]` and `[top - 2]`
-        // are elements or the guard words in front of the array.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -206,8 +197,7 @@ unsafe impl Sequences for Rseq {
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes
-        // the caller's buffer, which is overwritten by the next attempt if this one aborts.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -244,8 +234,7 @@ unsafe impl Sequences for Rseq {
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end`
-        // and above what any reader considers until the committing store.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -283,8 +272,7 @@ unsafe impl Sequences for Rseq {
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
-        // this CPU has taken the object since. The count in word2 may include aborted attempts.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(result: "{r}"),
@@ -360,8 +348,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `list_push`. The bound is a signed number of 32 bits: a stopped list,
-        // whose guard is all ones, has the bound -1 and so refuses.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -432,10 +419,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
         let leaf: u64;
-        // SAFETY: the sequence loads only words of nodes that it has found in the tree since it
-        // began. Before such a node is freed, a barrier makes the sequence begin again (the
-        // caller's promise). A node that was put elsewhere in the tree is still a node, and a place
-        // in it is below the fan-out. The sequence stores only its descriptor.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 arm!(result: "{leaf}"),

@@ -67,7 +67,6 @@ pub struct SlotArea {
     slots: AtomicU32,
     /// Slots `0..cpus` lie above the base, the others below.
     cpus: AtomicU32,
-    /// Slots of all three parts.
     reserved: AtomicU32,
     /// Capacity of each array in its narrow place, 0 where it is not defined.
     pub(super) narrow: [AtomicU32; MAX_ARRAYS],
@@ -80,7 +79,6 @@ pub struct SlotArea {
     /// Held while bounds or layouts change: by prepare, drain and define.
     pub(super) bounds_lock: CountedLock<()>,
     pub(super) rooms: Rooms,
-    /// Barriers for which drains have asked the kernel.
     pub(super) barriers: AtomicU64,
     /// Bit `n % 64` is set once a task has tried to lock slot `n`.
     ever_locked: AtomicU64,
@@ -166,8 +164,7 @@ impl SlotArea {
     }
 
     /// Gives `array` room for `capacity` objects in every slot: once, before its first use
-    /// ([`define_again`](Self::define_again) serves later), and never for a cell that is used as a
-    /// list.
+    /// ([`define_again`](Self::define_again) serves later), never for a list's cell.
     ///
     /// # Errors
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
@@ -244,9 +241,9 @@ impl SlotArea {
         if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
-    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`,
-    /// the slot of a CPU. Other tasks may change the array meanwhile: a caller that must be sure
-    /// takes the objects out.
+    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of a CPU's
+    /// slot. Other tasks may change the array meanwhile: a caller that must be sure takes the
+    /// objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
@@ -275,7 +272,6 @@ impl SlotArea {
         self.at(slot, (array.index() << (CELL_SHIFT - 3)) + word)
     }
 
-    /// Word `index` of a slot.
     #[inline]
     pub(super) fn at(&self, slot: SlotIndex, index: usize) -> &AtomicU64 {
         debug_assert!(index < LAST_WORD && slot.0 < self.slots());
@@ -308,8 +304,8 @@ impl SlotArea {
         }
     }
 
-    /// Returns whether a task may have locked the slot. The control word of a slot that no task has
-    /// locked may not even be in memory.
+    /// Returns whether a task may have locked the slot; if not, its control word may not be in
+    /// memory.
     #[inline]
     pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
         self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1

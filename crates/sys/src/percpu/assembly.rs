@@ -16,8 +16,7 @@
 //! 88: jmp 2b                        ; abort handler, after the signature that glibc registered
 //! ```
 //!
-//! A walk (`WordTree`) is the exception: it only loads and commits nothing, so an interrupted
-//! thread walks again.
+//! A walk (`WordTree`) is the exception: it only loads, so an interrupted thread walks again.
 //!
 //! Three rules hold for each of them; `crates/preload/tests/sequences.rs` checks the machine code
 //! of the libraries for the second and the third.
@@ -32,8 +31,7 @@
 
 use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
 
-/// A register as text, in 64, 32 or 16 bits: `rax` names the register, `[name]` an operand of
-/// `asm!`.
+/// A register as text, in 64, 32 or 16 bits: `rax`, or `[name]` for an operand of `asm!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! register {
@@ -140,8 +138,7 @@ const _: () = {
     assert!(number(slot_layout!(cells_of_16)) * 16 == 1 << CELL_SHIFT);
     // Word 1 is `{end : 16 | !begin : 16}`, little-endian.
     assert!(number(slot_layout!(begin)) == 8 && number(slot_layout!(end)) == 10);
-    // Word 0 is `{operations : 48 | top : 16}`: both add an operation; a pop takes one from `top`,
-    // a push adds one.
+    // Word 0 is `{operations : 48 | top : 16}`: one operation more, one object less or more.
     assert!(number(slot_layout!(one_pop)) == (1 << 16) - 1);
     assert!(number(slot_layout!(one_push)) == (1 << 16) + 1);
     assert!(LOOKED_AT == 2, "a push compares the object with as many");
@@ -155,8 +152,7 @@ macro_rules! cell_offset {
     };
 }
 
-/// The offset of a cell as an addend in an address, from a register that holds 16 times the number
-/// of its array.
+/// The offset of a cell as an addend, from a register with 16 times the number of its array.
 #[macro_export]
 macro_rules! cell_offset_of_16 {
     ($register:tt) => {
@@ -212,8 +208,7 @@ macro_rules! enter_sequence {
     };
 }
 
-/// Ends a sequence after its committing store: its descriptor, its abort handler, and more code out
-/// of line.
+/// Ends a sequence after its committing store: descriptor, abort handler, code out of line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! end_sequence {
@@ -242,8 +237,7 @@ macro_rules! end_sequence {
 /// * `rseq`, `index`: registers with the offsets of the registration and of the number of the slot
 ///   from the thread pointer; `slots`: an operand with the address of slot 0 (see
 ///   [`SequenceOffsets`](crate::percpu::SequenceOffsets))
-/// * `offset`: the offset of the cell, as an addend in an address ([`cell_offset!`],
-///   [`cell_offset_of_16!`])
+/// * `offset`: the offset of the cell, as an addend in an address ([`cell_offset!`] or like it)
 /// * `slot`, `cell`, `header`, `begin`, `top`, `object`: registers that it writes; `object` may be
 ///   `begin` or `top`, otherwise all differ from each other and from the registers above
 /// * `out_of_line`: code after the abort handler

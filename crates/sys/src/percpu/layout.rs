@@ -23,8 +23,7 @@
 /// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;
 /// Bytes of address space per slot: 16 bits number its words. The narrow places of 72 size classes
-/// of up to 128 objects take 52 KiB, the wide places 64 KiB. Only pages that are touched take
-/// memory.
+/// of up to 128 objects take 52 KiB, the wide places 64 KiB.
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
@@ -37,8 +36,7 @@ pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
 pub const WIDE_PLACES: usize = 8;
 /// Most objects of an array in a wide place: a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
-/// Objects on top with which a push compares the object that it is given, and guard words in front
-/// of each array.
+/// Objects on top with which a push compares its object, and guard words in front of each array.
 pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
 pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
@@ -62,7 +60,6 @@ impl Place {
         Self((end << 16 | begin) as u32)
     }
 
-    /// The first `objects` words of the place, at most all of them.
     pub(super) fn front(self, objects: usize) -> Self {
         Self::new(self.begin() as usize, self.begin() as usize + objects.min(self.len()))
     }

@@ -15,8 +15,7 @@ impl Limits {
     /// No limits.
     pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
 
-    /// Returns how many more bytes a slot with room for `bytes` may get, where all slots together
-    /// have room for `all`.
+    /// Returns the bytes that a slot with room for `bytes`, of `all` in all slots, may still get.
     pub(super) fn left(&self, bytes: usize, all: usize) -> usize {
         let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
         self.slot.saturating_sub(bytes).min(beside)

@@ -40,8 +40,7 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// thread may. Backends without this system call ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Does `work` while the calling thread, too, may stop the sequences of other CPUs. One thread
-    /// at a time may call this.
+    /// Does `work`; meanwhile the calling thread, too, may stop sequences. One thread at a time.
     fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -51,8 +50,7 @@ pub unsafe trait PerCpu: Sync + Sized {
         false
     }
 
-    /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
-    /// O(1).
+    /// Returns whether a drain by the calling thread can reach every slot. O(1).
     fn reaches_every_slot(&self) -> bool {
         true
     }
@@ -69,9 +67,9 @@ pub unsafe trait PerCpu: Sync + Sized {
         0
     }
 
-    /// Waits until all walks that began before the call have ended. Returns false where the kernel
-    /// refuses, and where the calling thread may not stop the sequences of other CPUs. At most one
-    /// membarrier.
+    /// Waits until all walks that began before the call have ended, by at most one membarrier.
+    /// Returns false where the kernel refuses or the thread may not stop the sequences of other
+    /// CPUs.
     fn wait_for_walks(&self) -> bool {
         true
     }
@@ -118,8 +116,7 @@ pub unsafe trait Arrays: PerCpu {
     /// empty batch always succeeds. O(n).
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
 
-    /// Gives the running CPU's slot all the room for `array` that a narrow place may have. O(1),
-    /// rare.
+    /// Gives the running CPU's slot all the room for `array` of a narrow place. O(1), rare.
     ///
     /// # Errors
     /// Where the OS refuses memory for the slot; the slow path then serves.
@@ -128,11 +125,10 @@ pub unsafe trait Arrays: PerCpu {
         Ok(())
     }
 
-    /// Gives `array` room, or more of it, in the running CPU's slot, within `limits`. Where they
-    /// are reached, takes room from unused arrays of the same slot, and gives their objects to
-    /// `take`, under the same rule as for [`drain_where`](Self::drain_where). Returns whether there
-    /// is more room; if the thread changes its CPU meanwhile, the room is on the earlier CPU.
-    /// O(arrays + objects taken), no system call.
+    /// Gives `array` room, or more of it, in the running CPU's slot, within `limits`. At the limits
+    /// it takes room from unused arrays of the slot, and gives their objects to `take`, with the
+    /// rules of [`drain_where`](Self::drain_where). Returns whether there is more room: if the
+    /// thread is moved meanwhile, on the earlier CPU. O(arrays + objects taken), no system call.
     fn make_room(
         &self,
         array: ArrayId,
@@ -158,9 +154,9 @@ pub unsafe trait Arrays: PerCpu {
 
     /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
     /// the objects to `take` in pieces. Returns whether it reached every slot. Where the kernel
-    /// refuses the barrier (a seccomp filter was installed after `init`), the slots of CPUs keep
-    /// their objects; where the barrier is [left to another thread](PerCpu::leave_barrier_to), the
-    /// slots of other CPUs do.
+    /// refuses the barrier (a seccomp filter came after `init`), the slots of CPUs keep their
+    /// objects; where the barrier is [left to another thread](PerCpu::leave_barrier_to), the slots
+    /// of other CPUs do.
     ///
     /// Closed bounds, which no sequence writes, stop the slots, and one barrier serves all of them.
     /// `take` runs under the lock of the bounds, which is held for one slot at a time: it must not

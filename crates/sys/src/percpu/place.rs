@@ -54,9 +54,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// Does the work of [`Arrays::make_room`](super::Arrays::make_room) for one slot. Where the
-    /// limits are reached, `take_unused` takes the room of other arrays first, until it returns
-    /// false.
+    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits `take_unused`
+    /// takes the room of other arrays first, until it returns false.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,
@@ -101,8 +100,7 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if the array is open, narrow, and may be
-    /// wide within `limits`.
+    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and within `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,

@@ -40,7 +40,6 @@ const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 
 /// Where sequences find the registration of their thread, and whether they can run.
 struct Registration {
-    /// Offset of `struct rseq`, or of the stand-in, from the thread pointer.
     offset: isize,
     /// Offset of the field that numbers the slot, from the thread pointer.
     slot_field: isize,
@@ -114,8 +113,7 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Makes every sequence that runs now in this process start again. Returns false where the kernel
-/// refuses.
+/// Makes every sequence of this process start again. Returns false where the kernel refuses.
 fn restart_sequences() -> bool {
     // The second try is for a transient lack of memory, and for a process that lost its
     // registration by checkpoint and restore.

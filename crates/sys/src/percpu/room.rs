@@ -24,8 +24,7 @@ use crate::broken::{Broken, Check};
 use crate::os::{OsError, OsResult};
 use crate::primitive::Ordering::Relaxed;
 
-/// Fewest objects for which an array gets its first room, unless its place or `FEWEST_BYTES` holds
-/// fewer.
+/// Fewest objects of an array's first room, unless its place or `FEWEST_BYTES` holds fewer.
 const FEWEST: usize = 8;
 const FEWEST_BYTES: usize = 256 << 10;
 /// First room of more than `FEWEST` objects is at most this part (1/8) of the room that is left.
@@ -216,8 +215,7 @@ impl SlotArea {
     }
 
     /// Returns the next array of `slot`, other than `but`, that was not used since the hand last
-    /// passed it. `steps` is how far the hand may still go: at most once around. The caller holds
-    /// `bounds_lock`.
+    /// passed it. `steps` bounds the hand's way: once around. The caller holds `bounds_lock`.
     pub(super) fn next_unused(
         &self,
         slot: SlotIndex,

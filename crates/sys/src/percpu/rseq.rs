@@ -4,9 +4,8 @@
 //! leaves where `cpu_id` is negative: the thread has no registration.
 //!
 //! `assembly` has the shape and the rules of sequences, and the text of those that entry points
-//! carry as well. A sequence that commits falls through. A sequence that refuses leaves by a label
-//! operand, or, if it has a result (which Rust does not combine with labels), by label 6 out of
-//! line.
+//! also carry. A sequence that commits falls through. One that refuses leaves by a label operand,
+//! or, with a result (which Rust does not combine with labels), by label 6 out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
@@ -25,8 +24,7 @@ macro_rules! nothing {
     };
 }
 
-/// Copies `{n}` objects, two at a time, the odd one first. A loop over single objects took twice as
-/// long.
+/// Copies `{n}` objects by twos, the odd one first: half the time of one by one.
 macro_rules! copy_objects {
     ($from:literal, $to:literal) => {
         concat!(
@@ -65,18 +63,17 @@ macro_rules! enter {
 
 // SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
 // it when its thread is preempted, migrated or signalled before the committing store, and when
-// another thread calls `barrier`. Each loads bounds or guard first, and refuses where they are
-// closed.
+// another thread calls `barrier`. Each loads bounds or guard first; closed ones refuse.
 unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
-        // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
-        // one more operation.
+        // (init ran before any caller could know an ArrayId). The slot is inside the area: mm_cid
+        // and cpu_id are below the size of the kernel's CPU mask, and beyond the slots the area
+        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and an
+        // operation.
         unsafe {
             asm!(
                 pop_sequence!(

@@ -9,10 +9,9 @@
 //! * A task that changes a cell from another CPU first closes it, by a word that sequences never
 //!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
 //!   the barrier: after it no sequence is running that saw the cell open.
-//! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, and needs
-//!   no barrier: any other sequence on that slot was preempted, or the closer could not run there,
-//!   and starts again. The closer may move to other CPUs then; the cell stays closed until the
-//!   closer opens it.
+//! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, without a
+//!   barrier: any other sequence on that slot was preempted, or the closer could not run there, and
+//!   starts again. Then the closer may move; the cell stays closed until the closer opens it.
 //! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
 //!   closing and emptying; other tasks leave closed cells alone meanwhile.
 //!
@@ -95,8 +94,7 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
     }
 
-    /// Waits until no sequence that began earlier is running; returns at once where none can run.
-    /// Returns false where the kernel refuses.
+    /// Waits until no earlier sequence runs. Returns false where the kernel refuses.
     fn barrier(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -105,8 +103,7 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.barrier()
     }
 
-    /// Returns whether the calling thread can stop the sequences of all CPUs, unless the kernel
-    /// refuses.
+    /// Returns whether the calling thread may stop the sequences of all CPUs.
     fn may_stop_all(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -202,9 +199,9 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: puts
-    /// [`STOPPED_LIST`] in place of its guard, which the slot's control cell keeps. Returns whether
-    /// it has stopped any.
+    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: replaces
+    /// its guard by [`STOPPED_LIST`], and saves it in the control cell. Returns whether it stopped
+    /// any.
     fn stop_lists(&self, array: ArrayId) -> bool {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
@@ -229,8 +226,7 @@ impl<Q: Sequences> Sequenced<Q> {
         })
     }
 
-    /// Takes the marks away. Where a `compare_store` that began earlier has replaced a mark, its
-    /// guard stays.
+    /// Takes the marks away. A mark that an earlier `compare_store` has replaced stays replaced.
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);

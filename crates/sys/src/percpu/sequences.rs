@@ -46,9 +46,9 @@ pub unsafe trait Cpus: Sync {
 ///
 /// # Safety
 /// Each operation does what its namesake of [`Arrays`](super::Arrays) or [`Lists`](super::Lists)
-/// promises for the slot of the running CPU, by one committing store, or starts again; it loads
-/// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
-/// is not registered.
+/// promises for the running CPU's slot, by one committing store, or starts again; it loads bounds
+/// (or guard) before the header, and refuses a closed cell, a stopped list and an unregistered
+/// thread.
 pub unsafe trait Sequences: Cpus {
     /// See [`Arrays::pop`](super::Arrays::pop).
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;

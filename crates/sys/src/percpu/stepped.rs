@@ -55,8 +55,7 @@ const INTERRUPT_ONE_IN: u32 = 16;
 /// One sequence in this many begins on another CPU than the thread's last sequence.
 const MIGRATE_ONE_IN: u32 = 4;
 /// Attempts after which a thread keeps its CPU until its sequence has ended. Two threads that
-/// preempt each other at every step would need hundreds of attempts, which no OS scheduler lets
-/// happen.
+/// preempt each other at every step would need hundreds, which no OS scheduler lets happen.
 const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.
@@ -154,7 +153,6 @@ impl Stepped {
         BUGS[self.bug.raw().load(Ordering::Relaxed) as usize] == bug
     }
 
-    /// Runs `steps` from the beginning until no step is interrupted.
     fn run<T>(
         &self,
         area: &SlotArea,
@@ -428,7 +426,6 @@ impl Attempt<'_> {
     }
 }
 
-/// The first word of an object on a list.
 fn link(object: &Object) -> &AtomicU64 {
     // SAFETY: callers of the list operations promise that the first word of the object is the
     // list's; objects are aligned to 16 bytes, and the model's atomics have the layout of a u64.

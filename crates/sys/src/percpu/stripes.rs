@@ -148,7 +148,6 @@ impl SlotGuard<'_> {
         true
     }
 
-    /// Returns the top of the array if `count` more objects fit on it.
     fn top_below(&self, array: ArrayId, count: usize) -> Option<usize> {
         let cell = self.cell(array);
         (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
@@ -325,7 +324,7 @@ impl Stripes {
         unsafe { slot.link(array, LIST_MAX, object) }
     }
 
-    /// Not inlined, as [`list_push`](Self::list_push).
+    /// Not inlined: the slow path of the sequences.
     ///
     /// # Safety
     /// As [`Lists::list_push_below`](super::Lists::list_push_below).
@@ -397,7 +396,6 @@ impl Stripes {
         true
     }
 
-    /// See [`Arrays::drain_where`](super::Arrays::drain_where).
     pub(super) fn drain(
         &self,
         area: &SlotArea,

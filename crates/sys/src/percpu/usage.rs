@@ -29,8 +29,7 @@ impl SlotArea {
     pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
         (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
             let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
-            // An array counts in its header, a list in words 2 and 3, which arrays change only on a
-            // miss or a move.
+            // An array counts in its header, a list in words 2 and 3, which arrays seldom change.
             sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
         })
     }

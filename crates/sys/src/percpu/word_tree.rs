@@ -33,8 +33,7 @@ impl WordTree {
     pub const IS_LEAF: u64 = 1;
     /// Set in the word of a node below another node, and not in the word of a leaf.
     pub const IS_NODE: u64 = 2;
-    /// The alignment of a node: the low bits of an address have room for a shift, which is below
-    /// 64.
+    /// The alignment of a node: an address has room for a shift, which is below 64.
     pub const NODE_ALIGN: usize = 64;
 
     /// An empty tree.

@@ -13,8 +13,7 @@ pub fn lock_wanted(lock: usize) {
     backend::lock_wanted(lock);
 }
 
-/// Announces that the task has found the lock held and waits. No other task runs between the check
-/// and this call.
+/// Announces that the lock is held and the task waits. No other task runs since the check.
 #[inline(always)]
 pub fn lock_waits(lock: usize) -> Waited {
     backend::lock_waits(lock)
@@ -26,8 +25,7 @@ pub fn lock_taken(lock: usize) {
     backend::lock_taken(lock);
 }
 
-/// Announces that the task is about to release the lock. Returns whether the machine has handed the
-/// lock to another task: then it stays held.
+/// Announces a release. Returns whether the machine has handed the lock over: it stays held.
 #[inline(always)]
 pub fn lock_released(lock: usize) -> bool {
     backend::lock_released(lock)
@@ -46,8 +44,7 @@ pub fn unseen<T>(body: impl FnOnce() -> T) -> T {
     backend::unseen(body)
 }
 
-/// Announces the begin of a sequence on the slot whose control word is at `slot`: atomics are part
-/// of it until its end.
+/// Announces a sequence on the slot whose control word is at `slot`; atomics are part of it.
 #[inline(always)]
 pub fn sequence_begins(slot: usize) {
     backend::sequence_begins(slot);

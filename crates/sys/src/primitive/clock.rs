@@ -2,8 +2,7 @@
 
 use super::backend;
 
-/// The time now, which never goes back. O(1): one call of the vDSO, or a system call where the vDSO
-/// cannot read the clock.
+/// The time now, which never goes back. O(1): a vDSO call, or else a system call.
 #[inline(always)]
 #[must_use]
 pub fn now_ns() -> u64 {

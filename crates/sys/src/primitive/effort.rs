@@ -1,8 +1,7 @@
 //! Work of a critical section that costs time besides its shared memory.
 //!
 //! A simulated machine counts accesses to shared memory, not instructions: without these calls a
-//! critical section would take no time there. In products, and under the model, the calls are
-//! empty.
+//! critical section would take no time. In products, and under the model, they are empty.
 
 use super::backend;
 

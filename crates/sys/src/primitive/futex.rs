@@ -3,7 +3,6 @@
 use super::atomics::AtomicU32;
 use super::backend;
 
-/// The word as the backend uses it.
 #[inline(always)]
 fn raw(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
     #[cfg(not(any(quarry_model, quarry_sim)))]
@@ -21,8 +20,7 @@ pub fn wait(word: &AtomicU32, expected: u32) {
     backend::wait(raw(word), expected, None);
 }
 
-/// Sleeps if the word is `expected`, until a task wakes this one or `ns` nanoseconds have passed;
-/// may also return early.
+/// [`wait`] for at most `ns` nanoseconds.
 pub fn wait_at_most(word: &AtomicU32, expected: u32, ns: u64) {
     backend::wait(raw(word), expected, Some(ns));
 }
@@ -38,8 +36,7 @@ pub fn wake_all(word: &AtomicU32) {
 }
 
 /// Wakes up to `most` tasks of all processes that sleep on the 32-bit word at `address`, a multiple
-/// of 4, which may be shared memory; returns how many. One system call; a model and a simulated
-/// machine have no other processes.
+/// of 4, perhaps in shared memory; returns how many. One system call.
 pub fn wake_others(address: usize, most: i32) -> usize {
     backend::wake_others(address, most)
 }

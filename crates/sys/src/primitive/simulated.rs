@@ -54,8 +54,7 @@ pub trait Machine {
     /// The running task has taken the lock.
     fn lock_taken(&self, _lock: usize) {}
 
-    /// The running task releases the lock. Returns whether the machine has handed it to a waiting
-    /// task.
+    /// The running task releases the lock. Returns whether a waiting task got it from the machine.
     fn lock_released(&self, lock: usize) -> bool {
         self.access(lock, size_of::<AtomicU32>(), Access::Update);
         false

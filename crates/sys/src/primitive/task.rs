@@ -1,14 +1,12 @@
 //! The identity of the running task, by which locks and gates notice a second entry.
 //!
-//! A task is a thread of the process, one of the model's threads, or a coroutine of a simulated
-//! machine.
+//! A task is a thread of the process or of a model, or a coroutine of a simulated machine.
 
 use super::backend;
 
 /// The running task: unique among live tasks, never 0. O(1); in products one load.
 ///
-/// It marks the owner of a lock, and its hash spreads threads over striped slots; no code
-/// dereferences it.
+/// It marks a lock's owner, and spreads threads over striped slots; no code dereferences it.
 #[inline(always)]
 #[must_use]
 pub fn current() -> usize {
@@ -21,9 +19,8 @@ pub fn number() -> u32 {
     backend::task_number()
 }
 
-/// Returns whether the running task is certainly the only one of the process, so that no other task
-/// changes the memory that it reads. O(1); in products one load. Always false in a model and on a
-/// simulated machine.
+/// Returns whether the running task is certainly the only one of the process, so that no other
+/// changes the memory that it reads. O(1); in products one load. False in models and simulations.
 #[inline(always)]
 #[must_use]
 pub fn is_alone() -> bool {

@@ -1,5 +1,4 @@
-//! Atomics that report each operation before it happens, to the model checker or to the simulated
-//! machine.
+//! Atomics that report each operation to a model checker or a simulated machine beforehand.
 
 use super::access::Access;
 use super::backend::{before, fails_weakly};

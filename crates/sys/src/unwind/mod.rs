@@ -7,9 +7,8 @@
 //! architectures, a trace follows only frame pointers.
 //!
 //! Reading a table takes long, so a small table keeps the answers by the address of the code
-//! (`rule`): then a frame costs some nanoseconds, with or without frame pointers. Code that took
-//! the place of unloaded code may meet the old code's rule for a while: then a trace ends early, or
-//! names a wrong caller.
+//! (`rule`): then a frame costs some nanoseconds. Code that replaced unloaded code may meet the old
+//! code's rule for a while: then a trace ends early, or names a wrong caller.
 //!
 //! The kernel reads each page of the stack before a trace does (`stack`), so that a register which
 //! is not a frame pointer ends the trace instead of the process.

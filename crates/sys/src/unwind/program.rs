@@ -1,5 +1,4 @@
-//! The programs of the tables, which compute the rule for an address of code (DWARF 5, section
-//! 6.4).
+//! Programs of the tables: they compute the rule for an address of code (DWARF 5, section 6.4).
 //!
 //! A run follows only what leads to the caller: its stack pointer, its frame pointer, and whether
 //! it exists. Where a program needs more than a [`Rule`] can hold, the rule is
@@ -16,7 +15,6 @@ const RETURN_ADDRESS: u64 = 16;
 /// States that a program may remember at a time.
 const REMEMBERED: usize = 4;
 
-/// The state at an address.
 #[derive(Clone, Copy)]
 struct State {
     base: Base,
@@ -55,7 +53,6 @@ impl Run {
         self.initial = self.state;
     }
 
-    /// The rule of the present state.
     pub(super) fn rule(&self) -> Rule {
         let State { base, offset, saved, is_usual } = self.state;
         match i32::try_from(offset) {

@@ -35,8 +35,7 @@ impl Reader {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let from = self.at;
         self.skip(N)?;
-        // SAFETY: between the start and the end of readable memory (the promise of `new`); bytes
-        // have no alignment.
+        // SAFETY: within readable memory (the promise of `new`); bytes have no alignment.
         Some(unsafe { (from as *const [u8; N]).read_unaligned() })
     }
 

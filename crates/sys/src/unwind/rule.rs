@@ -1,7 +1,6 @@
 //! A rule, in one word, that leads from code to its caller, and the rules found lately.
 //!
-//! The idea is that of the kernel's ORC tables (Linux 4.14): code uses very little of what a table
-//! can express.
+//! As with the kernel's ORC tables (Linux 4.14), code uses little of what tables can express.
 
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
@@ -107,7 +106,6 @@ impl Rules {
         check.store(code as u64 ^ rule.to_word(), Relaxed);
     }
 
-    /// Forgets all rules.
     pub(super) fn clear(&self) {
         for [word, _] in &self.0 {
             if word.load(Relaxed) != 0 {

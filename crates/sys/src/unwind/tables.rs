@@ -17,7 +17,6 @@ struct Found {
     reserved: [u64; 16],
 }
 
-/// Returns whether the C library can find tables.
 pub(super) fn are_known() -> bool {
     cfg!(target_arch = "x86_64") && !weak_address!("_dl_find_object").is_null()
 }

@@ -9,8 +9,7 @@ use super::tables;
 pub enum Unwinder {
     /// By the tables for exceptions, and by frame pointers where code has none.
     Tables,
-    /// By frame pointers alone: the C library is not glibc 2.35 or newer, or the machine is no
-    /// x86-64.
+    /// By frame pointers alone: without glibc 2.35 or newer, or on a machine that is no x86-64.
     FramePointers,
 }
 
@@ -133,8 +132,8 @@ impl Registers {
 
 /// Writes the addresses of the running code and its callers into `frames`, the callee first, and
 /// returns how many. They are return addresses, except the first one and those that signals have
-/// interrupted. O(frames); a system call for each page of the stack; a few microseconds for code
-/// that no trace has met before.
+/// interrupted. O(frames); a system call for each page of the stack; some microseconds for code not
+/// met before.
 #[inline(never)]
 pub fn trace(frames: &mut [u64]) -> usize {
     let mut registers = Registers::here();

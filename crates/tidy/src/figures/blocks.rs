@@ -8,7 +8,6 @@ use std::path::Path;
 
 /// The recorded runs.
 pub struct Records {
-    /// All workloads on all allocators.
     peers: Run,
     /// The memory that allocators hold after everything was freed.
     idle: Run,
@@ -160,7 +159,6 @@ fn named(run: &Run, allocator: &str) -> Result<String, String> {
     Ok(format!("{} {version}", known.map_or(allocator, |(_, name)| name)))
 }
 
-/// A Markdown table.
 fn table(head: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", "---|".repeat(head.len()));

@@ -76,8 +76,7 @@ fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The line of a block that has no end before the next block: it would hide lines that are not its
-/// own.
+/// The line of a block without an end before the next block, where it would hide other lines.
 fn unclosed(text: &str) -> Option<usize> {
     let mut open = None;
     for (index, line) in text.lines().enumerate() {
@@ -91,7 +90,6 @@ fn unclosed(text: &str) -> Option<usize> {
     open
 }
 
-/// Lines of prose, with their numbers.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let (mut in_code, mut in_marks) = (false, false);
@@ -115,7 +113,6 @@ fn without_spans(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("code")
 }
 
-/// `line` without targets of links.
 fn without_targets(line: &str) -> String {
     let mut parts = line.split("](");
     let mut kept = parts.next().unwrap_or_default().to_owned();

@@ -41,7 +41,6 @@ pub struct Run {
     pub tables: Vec<Table>,
 }
 
-/// The cells of a line of a table.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
