@@ -23,14 +23,12 @@ const CHILDREN_VARIABLE: &CStr = c"QUARRY_TRACE_CHILDREN";
 /// The mapped trace; null before it is open, in forked children, and where it could not be made.
 static MAPPED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// A number of the header.
 fn number(mapped: *mut u8, at: usize) -> &'static AtomicU32 {
     // SAFETY: `mapped` is a mapping of at least a header that is never unmapped; `at` is one of the
     // layout's offsets, a multiple of 4 within the header, and all code uses it as an atomic.
     unsafe { AtomicU32::from_ptr(mapped.add(at).cast()) }
 }
 
-/// A long number of the header.
 fn long_number(mapped: *mut u8, at: usize) -> &'static AtomicU64 {
     // SAFETY: as in `number`, with multiples of 8.
     unsafe { AtomicU64::from_ptr(mapped.add(at).cast()) }

@@ -6,8 +6,8 @@
 //! records however the process ends. A thread appends to its own chunk, without locks. A call
 //! inside a call of its thread, as a signal handler makes it, is counted and not recorded.
 //!
-//! A forked child records nothing. A program that it executes records into its own file,
-//! `TRACE.PID`, if children are recorded.
+//! A forked child records nothing; if children are recorded, a program that it executes does, into
+//! `TRACE.PID`.
 //!
 //! ```text
 //! file     the trace of this process: opened once, chunks for threads

@@ -1,5 +1,4 @@
-//! The functions that programs call. Each does what its namesake of the C library does, and records
-//! the call.
+//! The functions that programs call: each does what the C library's does, and records the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{

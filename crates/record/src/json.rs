@@ -4,7 +4,6 @@
 use crate::name::{NAME_BYTES, Name};
 use core::fmt::{self, Write};
 
-/// The kind of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Short,

@@ -8,12 +8,12 @@
 //! on. Its [`Head`] comes first: its owner, and the sequence by which a reader sees that it did not
 //! change during the read. The *body* follows: sections of fixed size in the order of [`body`], and
 //! tables (of [`body::CACHES`] rows and so on) whose first rows are filled. A sum in the head
-//! covers the owner and every valid word of the body, so no reader takes a mixture of two
-//! publications for one.
+//! covers the owner and every valid word of the body, so no reader accepts a mixture of two
+//! publications.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
-//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
-//! stands alone.
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; alone
+//! `profile_bell`.
 //!
 //! A new field also needs a new `VERSION`; `crates/mm/src/stack/record.rs` fills it.
 #![no_std]

@@ -8,9 +8,8 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     page[..page.len().min(PAGE_BYTES)].chunks_exact(RECORD_BYTES)
 }
 
-/// The number of the record that a process owns: the record has its pid, as `getpid()` returns it
-/// in its own pid namespace, and was claimed after the process began. Times are on
-/// `CLOCK_MONOTONIC`, in nanoseconds.
+/// The number of the record that a process owns: with its pid, as `getpid()` returns it in its own
+/// namespace, and claimed after it began. Times are `CLOCK_MONOTONIC`, in nanoseconds.
 ///
 /// Of several such records it is the one that was claimed first. An earlier process with this pid
 /// claimed its record before this one began; a process with this pid in another pid namespace

@@ -75,7 +75,6 @@ impl CacheRow {
         self.active_objects.saturating_sub(self.parked_objects)
     }
 
-    /// Adds every count of another row.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.active_objects, other.active_objects),

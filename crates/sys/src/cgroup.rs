@@ -7,8 +7,7 @@
 //! * the page cache on both LRU lists: a page is on the active list because it was read twice,
 //!   which does not keep it there. Neither list holds `shmem` or locked pages;
 //! * less its dirty pages and those under writeback, which reclaim leaves to the flushers;
-//! * half of the reclaimable slab memory, as the kernel estimates `MemAvailable`: objects in use
-//!   hold the pages of the other half.
+//! * half of the reclaimable slab memory, as in `MemAvailable`: used objects hold the other half.
 //!
 //! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down.
 
@@ -186,7 +185,6 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    /// A tree of groups `a/b`, removed when dropped.
     struct Groups(PathBuf);
 
     impl Groups {

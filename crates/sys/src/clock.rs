@@ -4,8 +4,7 @@ use crate::confined::is_confined;
 use crate::primitive::clock;
 
 /// Monotonic nanoseconds since an arbitrary start, for statistics; 0 in a
-/// [confined](crate::confined) process. O(1): one vDSO call, or a system call where the vDSO cannot
-/// read the clock.
+/// [confined](crate::confined) process. O(1): a vDSO call, or else a system call.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     if is_confined() { 0 } else { clock::now_ns() }

@@ -59,7 +59,6 @@ pub fn try_find_piece<R>(
     }
 }
 
-/// An open file, closed when dropped.
 struct File(libc::c_long);
 
 impl File {

@@ -1,8 +1,7 @@
 //! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
 //!
 //! The module makes bare system calls: libc's are cancellation points, where a thread would end and
-//! leave the pages of its read latched. It repeats a call that a signal interrupts, and continues
-//! one that moves fewer bytes than asked.
+//! leave the pages of its read latched. It repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
@@ -234,7 +233,6 @@ mod tests {
     use std::ffi::CString;
     use std::os::fd::AsRawFd;
 
-    /// A scratch file, removed when dropped.
     struct Scratch(std::path::PathBuf, CString);
 
     impl Scratch {

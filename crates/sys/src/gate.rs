@@ -13,8 +13,7 @@
 //!   may close the gate again: a signal handler forks, having interrupted a fork.
 //! * A thread that is inside may enter again.
 //! * A thread that sleeps until another one has done something leaves meanwhile ([`outside`]),
-//!   because the other may have to enter for that. The sleeper holds no lock and has nothing half
-//!   done.
+//!   because the other may have to enter for that. It holds no lock and has nothing half done.
 //! * A thread that forks while it is inside (a signal handler, again) does not wait for its own
 //!   place, and waits only a while for other threads, because they may wait for a lock that it
 //!   holds. After that it forks anyway: POSIX lets the child call only async-signal-safe functions.
@@ -44,7 +43,6 @@ struct Place(AtomicUsize);
 pub struct Gate {
     /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
-    /// Threads that sleep until the gate is open.
     sleepers: AtomicU32,
     /// The word that they sleep on: how often they were woken.
     opened: AtomicU32,

@@ -12,8 +12,8 @@
 //! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
 //! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
 //! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
-//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; `prefetch`, `send_descriptor` stand
-//! alone.
+//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; alone `prefetch`,
+//! `send_descriptor`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;

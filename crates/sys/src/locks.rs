@@ -1,5 +1,4 @@
-//! The visitor of locks, for `fork` and statistics. The `visit_locks` of each layer names its locks
-//! once.
+//! The visitor of locks, for `fork` and statistics. Each layer's `visit_locks` names its locks.
 
 use crate::lock::{CountedLock, Counting, LockStats};
 

@@ -54,7 +54,7 @@ fn can_be_closed() -> bool {
 const LM_ID_CALLER: c_long = -2;
 
 /// Opens the object once more and never closes it. Calls `dlmopen` because `libquarry.so` defines
-/// `dlopen`; only glibc has it, and only glibc unloads objects. The memory comes from the C
+/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The memory comes from the C
 /// library.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;

@@ -42,7 +42,6 @@ fn run_with<F: FnOnce() -> R, R>(signals: fn() -> Signals, work: F) -> R {
     unsafe { job.result.assume_init() }
 }
 
-/// Work, and a place for its result.
 struct Job<F, R> {
     work: ManuallyDrop<F>,
     result: MaybeUninit<R>,
@@ -74,7 +73,6 @@ fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     drop(signals);
 }
 
-/// Memory for a stack, unmapped when dropped.
 struct Stack(NonNull<u8>);
 
 impl Stack {

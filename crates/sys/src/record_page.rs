@@ -59,7 +59,6 @@ impl SharedRecord {
         claimed.max(published)
     }
 
-    /// Makes `pid` the owner in place of `before`.
     fn claim(&self, before: Owner, pid: u32, now_ns: u64) -> Option<Owner> {
         // Generation 0 is that of a fresh record's sequence.
         let generation = before.generation.wrapping_add(1).max(1);
@@ -154,7 +153,6 @@ pub struct Publisher {
     page: AtomicPtr<RecordPage>,
     is_busy: AtomicBool,
     is_child: AtomicBool,
-    /// The number of the claimed record.
     record: AtomicU32,
     /// The word `owner` as this process wrote it; 0 before it claims a record.
     owner: AtomicU64,

@@ -11,8 +11,8 @@ pub fn may_be_filtered() -> bool {
 }
 
 /// Returns whether the kernel reports that no filter is in force for the calling thread (`Seccomp:`
-/// of `/proc/thread-self/status`, Linux 3.17). Only opens and reads that file, because a filter may
-/// forbid `prctl`. Takes some 50 us.
+/// of `/proc/thread-self/status`, Linux 3.17). Only reads that file: a filter may forbid `prctl`.
+/// Takes 50 us.
 #[must_use]
 pub fn is_unfiltered() -> bool {
     let mode = find_piece(c"/proc/thread-self/status", b'\n', |line| {

@@ -1,5 +1,4 @@
-//! The machine: CPUs, NUMA nodes, huge pages. These functions do not allocate, and have answers
-//! without `/proc` and `/sys`.
+//! The machine: CPUs, NUMA nodes, huge pages. Never allocates; answers without `/proc` and `/sys`.
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
@@ -238,7 +237,6 @@ pub fn data_cache_slice() -> u32 {
     caches.last().map_or(0, |cache| cache.slice())
 }
 
-/// A cache of the first CPU.
 struct DataCache {
     bytes: u32,
     sharing: u32,

@@ -265,7 +265,6 @@ fn way_around(graph: &Graph, members: &[String]) -> Vec<String> {
     Vec::new()
 }
 
-/// Returns whether code has an item of this name.
 fn is_defined(code: &str, name: &str) -> bool {
     const ITEMS: [&str; 9] =
         ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "macro_rules!"];

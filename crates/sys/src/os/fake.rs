@@ -171,9 +171,8 @@ unsafe fn forget(address: NonNull<u8>, bytes: usize) {
     }
 }
 
-// SAFETY: windows and reservations are whole private mappings kept until they are closed or
-// released; `map` changes nothing because they are writable from the start; `purge` and `unmap`
-// clear exactly their range.
+// SAFETY: windows and reservations are whole private mappings, kept until closed or released and
+// writable from the start, so `map` changes nothing; `purge` and `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
         self.page_size

@@ -3,15 +3,13 @@
 //! There are two kinds of address space:
 //!
 //! * A *window* is a range of addresses. Choosing it maps nothing, so it counts in no limit, and a
-//!   foreign mapping may lie in it. Its pieces are mapped when they are needed and unmapped when
-//!   they are given back. Mapping a piece shows whether its addresses are free, and replaces
-//!   nothing.
+//!   foreign mapping may lie in it. Pieces are mapped when needed and unmapped when given back.
+//!   Mapping a piece shows whether its addresses are free, and replaces nothing.
 //! * A *reservation* is mapped as a whole, wherever the system chooses. It serves for small things,
 //!   and for memory that code must be able to address before it is used.
 //!
 //! Preconditions of all calls: addresses and lengths are multiples of [`Os::page_size`], lengths
-//! are not zero, and ranges lie in one window or reservation of the same `Os`. Calls may change
-//! `errno`.
+//! are not zero, ranges lie in one window or reservation of the `Os`. Calls may change `errno`.
 //!
 //! States of a page of a window: *free* -> `map` -> *ours* (reads as zero when first touched)
 //! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours*

@@ -9,15 +9,13 @@
 //!   walk loads each word by `ldar`: a node is not older than the word that names it.
 //! * x86-64 keeps the order of stores. Here objects, links and headers are stored plainly: the same
 //!   CPU reads them, which the kernel does not give to another thread without a barrier, or a task
-//!   that has called `barrier` since. Other CPUs may read at once only what `compare_store` stores,
-//!   so that store is a release.
-//! * Reading the thread pointer takes an instruction. It stands between labels 2 and 3, so a
-//!   sequence that starts again in another thread (a handler has moved its coroutine) arms the
-//!   registration of that thread.
+//!   that has called `barrier` since. Other CPUs may read at once only what `compare_store` stores:
+//!   a release.
+//! * An instruction reads the thread pointer, between labels 2 and 3: a sequence that starts again
+//!   in another thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
-//! A sequence with a result first sets the result to null, and goes to label 7 where it refuses; a
-//! sequence without a result leaves by a label operand. Branches test flags, because `tbz` and
-//! `tbnz` reach only 32 KiB.
+//! A sequence with a result first sets it to null, and goes to label 7 to refuse; one without
+//! leaves by a label operand. Branches test flags, because `tbz` and `tbnz` reach only 32 KiB.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};

@@ -25,7 +25,6 @@ const TRACKED: u32 = 1024 + 64;
 /// Fewest objects that the narrow place of an array holds, however many arrays are defined.
 const FEWEST_DEFINED: usize = 8;
 
-/// The room of all slots together; see `room`.
 #[repr(C)]
 pub(super) struct Rooms {
     /// Bytes that all arrays have room for.
@@ -242,8 +241,7 @@ impl SlotArea {
     }
 
     /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of a CPU's
-    /// slot. Other tasks may change the array meanwhile: a caller that must be sure takes the
-    /// objects out.
+    /// slot. Other tasks may change it meanwhile: a caller that must be sure takes the objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {

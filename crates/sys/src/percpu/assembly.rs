@@ -113,7 +113,6 @@ macro_rules! slot_layout {
     };
 }
 
-/// Parses a number of `slot_layout!`.
 const fn number(text: &str) -> usize {
     let (bytes, mut value, mut at) = (text.as_bytes(), 0, 0);
     let is_hexadecimal = bytes.len() > 2 && bytes[1] == b'x';

@@ -17,8 +17,8 @@
 //!
 //! Invariant of an opened array: its place (word 3) is a front part of its narrow place, perhaps
 //! empty, or a wide place whose owner (a byte of the control cell) is the array; `begin <= top <=
-//! end` of its place; and the words `begin..top` are objects. `room` says how much room it gets
-//! there, and when it loses the room.
+//! end` of its place; and the words `begin..top` are objects. The file `room` gives and takes its
+//! room.
 
 /// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;

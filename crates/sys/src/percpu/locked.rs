@@ -53,7 +53,6 @@ pub struct LockedSlots<C: ChooseSlot> {
     area: SlotArea,
     stripes: Stripes,
     choice: C,
-    /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
 

@@ -7,8 +7,8 @@
 //!   16 | !begin : 16}`, `word3` = where the array lies; the objects are the slot's words
 //!   `begin..top`. `operations` counts pushes and pops, so the one committing store also keeps the
 //!   statistics. `begin` is complemented so that bounds of 0 (fresh memory, or stored by a drain)
-//!   refuse pops as well as pushes: while an array is being opened, a sequence may find its new
-//!   header beside its old bounds.
+//!   refuse pops as well as pushes: a sequence may find the new header of an opening array beside
+//!   old bounds.
 //! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard.
 //!   Either a push must match the guard (the slab whose objects the list holds), or the guard's
 //!   lower half bounds the list; it is all ones while a drain stops the list. `word2`, `word3` =
@@ -17,21 +17,20 @@
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
 //! a signal before that store starts again; afterwards the operation has happened.
 //!
-//! Readers use sequences too: a *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree of
-//! words that other tasks change under a lock, and [`PerCpu::wait_for_walks`] waits until no walk
-//! is in a node that the tree has lost.
+//! Readers use sequences too: a *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree
+//! that other tasks change under a lock, and [`PerCpu::wait_for_walks`] waits until no walk is in a
+//! node that the tree has lost.
 //!
 //! Backends of these traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for threads that
 //! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
-//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as lists of
-//! steps that a model checker interrupts). `sequenced` is what `RseqSlots` and `SteppedSlots`
-//! share: all but the sequences.
+//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (lists of steps that a
+//! model checker interrupts). `sequenced` is all that `RseqSlots` and `SteppedSlots` share.
 //!
 //! Order of the files, each using only those before it:
-//! * `object`, `limits`, `layout`, `word_tree`: objects, the limits of their room, the layout of a
-//!   slot; trees that sequences walk
-//! * `area`, `room`, `place`, `usage`: the memory of all slots; the room of arrays; opening, moving
-//!   and emptying arrays; figures
+//! * `object`, `limits`, `layout`, `word_tree`: objects, limits of room, a slot's layout; trees for
+//!   walks
+//! * `area`, `room`, `place`, `usage`: the memory of slots; the room, the opening and emptying of
+//!   arrays; figures
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: slots under a try-lock each
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them

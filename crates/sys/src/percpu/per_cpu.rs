@@ -67,9 +67,8 @@ pub unsafe trait PerCpu: Sync + Sized {
         0
     }
 
-    /// Waits until all walks that began before the call have ended, by at most one membarrier.
-    /// Returns false where the kernel refuses or the thread may not stop the sequences of other
-    /// CPUs.
+    /// Waits until all earlier walks have ended, by at most one membarrier. Returns false where the
+    /// kernel refuses or the thread may not stop the sequences of other CPUs.
     fn wait_for_walks(&self) -> bool {
         true
     }
@@ -154,9 +153,8 @@ pub unsafe trait Arrays: PerCpu {
 
     /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
     /// the objects to `take` in pieces. Returns whether it reached every slot. Where the kernel
-    /// refuses the barrier (a seccomp filter came after `init`), the slots of CPUs keep their
-    /// objects; where the barrier is [left to another thread](PerCpu::leave_barrier_to), the slots
-    /// of other CPUs do.
+    /// refuses the barrier (a seccomp filter came after `init`), the slots of CPUs keep theirs;
+    /// where it is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs do.
     ///
     /// Closed bounds, which no sequence writes, stop the slots, and one barrier serves all of them.
     /// `take` runs under the lock of the bounds, which is held for one slot at a time: it must not

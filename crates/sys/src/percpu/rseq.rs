@@ -72,8 +72,7 @@ unsafe impl Sequences for Rseq {
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
         // (init ran before any caller could know an ArrayId). The slot is inside the area: mm_cid
         // and cpu_id are below the size of the kernel's CPU mask, and beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and an
-        // operation.
+        // reads as zero. All stores but the last go to registers; the last commits.
         unsafe {
             asm!(
                 pop_sequence!(

@@ -1,5 +1,4 @@
-//! Slots of CPUs under restartable sequences, and locked stripes for threads that cannot run them:
-//! everything but the sequences.
+//! Slots of CPUs under restartable sequences, and locked stripes for threads that cannot run them.
 //!
 //! This file holds the protocol between sequences and a task that stops them to open an array,
 //! drain it or take a list. The CPU's sequences and the step lists of the model checker plug in
@@ -51,13 +50,10 @@ pub struct Sequenced<Q: Sequences> {
     stripes: Stripes,
     /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
     draining: CountedLock<()>,
-    /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
 
-/// Every thread may call the barrier.
 const ANYBODY: usize = 0;
-/// No thread may call the barrier.
 const NOBODY: usize = 1;
 
 /// Tries to close a cell of the running CPU; a try fails where the thread is moved meanwhile.
@@ -200,8 +196,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: replaces
-    /// its guard by [`STOPPED_LIST`], and saves it in the control cell. Returns whether it stopped
-    /// any.
+    /// its guard by [`STOPPED_LIST`], and saves it. Returns whether it stopped any.
     fn stop_lists(&self, array: ArrayId) -> bool {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
@@ -500,8 +495,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return false;
         }
         // A `compare_store` that began before a mark may overwrite it, so mark and flush until a
-        // round finds every mark in place. A `compare_store` that begins later refuses, so each
-        // list needs at most two rounds.
+        // round finds every mark in place. One that begins later refuses: two rounds suffice.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

@@ -33,8 +33,7 @@
 //!
 //! Rules: threads are shuttle's; waiting loops call `primitive::relax`; all shared state lives in
 //! `primitive`'s atomics or under a `CountedLock`; two runs share nothing. A failing run prints a
-//! schedule for `shuttle::replay`. To show that a model finds bugs, plant one ([`Stepped::plant`])
-//! and expect the check to fail.
+//! schedule for `shuttle::replay`. To test a model, plant a bug ([`Stepped::plant`]).
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};

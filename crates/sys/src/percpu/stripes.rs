@@ -425,7 +425,6 @@ impl Stripes {
         }
     }
 
-    /// Visits the locks of the stripes that a task has ever tried to lock.
     pub(super) fn visit_locks(&self, area: &SlotArea, visit: &mut Visit<'_>) {
         for slot in self.slots().filter(|slot| area.was_locked(*slot)) {
             visit("percpu->stripe", &Stripe(area.control(slot)));

@@ -1,5 +1,4 @@
-//! The one seam to what threads share: atomics, the identity of a task, the clock, futexes, timers,
-//! and plain memory that several CPUs use.
+//! The seam to what threads share: atomics, task identity, clock, futexes, timers, plain memory.
 //!
 //! The configuration of a build chooses the backend of the seam:
 //!
@@ -10,8 +9,8 @@
 //! | `--cfg quarry_sim` | a simulated machine that the binary brings along | `simulated` |
 //!
 //! Under the last two, the atomics are wrappers that report each operation before it happens
-//! (`watched`). They have the size, the alignment and the zero value of core's, so that freshly
-//! mapped memory may hold arrays of them.
+//! (`watched`). They have the size, the alignment and the zero value of core's, so fresh memory may
+//! hold arrays of them.
 //!
 //! The model is sequentially consistent, and so is a simulated machine on one OS thread: they find
 //! wrong interleavings, not wrong memory orders.

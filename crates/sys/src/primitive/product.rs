@@ -81,8 +81,8 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     });
     let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which is
-    // null or lives until the end of this function. The entry point has saved errno, so the program
-    // never finds a spurious EAGAIN.
+    // null or lives until the end of this function. The entry point has saved errno from a spurious
+    // EAGAIN.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -114,8 +114,8 @@ pub(super) fn wake_others(address: usize, most: i32) -> usize {
 
 pub(super) fn sleep(ns: u64) {
     // Locks make this call as well, so a filter that allows the calls of the C library's `malloc`
-    // allows it. And libc's nanosleep is a cancellation point: a cancelled thread would end here
-    // with its caller's locks held.
+    // allows it. libc's nanosleep is a cancellation point, where a thread would end with locks
+    // held.
     static NEVER: AtomicU32 = AtomicU32::new(0);
     // The word never changes and no call wakes its waiters, so the wait ends with its time.
     wait(&NEVER, 0, Some(ns));

@@ -145,7 +145,6 @@ pub(super) fn wall_ns() -> u64 {
     now_ns()
 }
 
-/// A tick is 4 ms: 250 ticks a second.
 pub(super) fn last_tick_ns() -> u64 {
     const TICK_NS: u64 = 4_000_000;
     now_ns() / TICK_NS * TICK_NS

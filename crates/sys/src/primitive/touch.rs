@@ -1,5 +1,5 @@
-//! Announcements of plain memory that several CPUs use: frame table entries, heads of lists, bits
-//! of slabs, links in objects, pages.
+//! Announcements of plain memory that several CPUs use: frame table, lists, slab bits, links,
+//! pages.
 //!
 //! Atomics report themselves. Plain loads and stores, which a task may make because it holds a lock
 //! or owns the memory, do not: the task announces them, so that a simulated machine knows which

@@ -13,7 +13,7 @@
 //! The kernel reads each page of the stack before a trace does (`stack`), so that a register which
 //! is not a frame pointer ends the trace instead of the process.
 //!
-//! Order of the files, each using only those before it: `reader`, `rule`, `stack`, `program`,
+//! Order of the files, each using only those before: `reader`, `rule`, `stack`, `program`,
 //! `tables`, `walk`.
 #![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "tables are read on x86-64"))]
 

@@ -1,8 +1,7 @@
 //! Programs of the tables: they compute the rule for an address of code (DWARF 5, section 6.4).
 //!
-//! A run follows only what leads to the caller: its stack pointer, its frame pointer, and whether
-//! it exists. Where a program needs more than a [`Rule`] can hold, the rule is
-//! [`Unknown`](Base::Unknown).
+//! A run follows only the caller's stack and frame pointers and whether there is a caller. Where a
+//! program needs more than a [`Rule`] can hold, the rule is [`Unknown`](Base::Unknown).
 
 use super::reader::Reader;
 use super::rule::{Base, Rule, Saved};
@@ -24,7 +23,6 @@ struct State {
     is_usual: bool,
 }
 
-/// The scales of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
     pub(super) code: u64,

@@ -50,8 +50,7 @@ impl Stack {
             self.end += PAGE;
         }
         // SAFETY: aligned, and in pages of which the first holds the running thread's frames, and
-        // the kernel has read each further one; they lie below the frames of live callers, so they
-        // stay.
+        // the kernel has read the others; they lie below the frames of live callers, so they stay.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }

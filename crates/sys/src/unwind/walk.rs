@@ -164,7 +164,6 @@ mod tests {
         frames[..count].to_vec()
     }
 
-    /// Adds `depth` frames of different sizes.
     #[inline(never)]
     fn deeper(depth: usize) -> Vec<u64> {
         let ballast = core::hint::black_box([depth; 50]);

@@ -107,7 +107,6 @@ pub fn write(name: &str, records: &Records) -> Result<String, String> {
     }
 }
 
-/// The command, the machine and the date of a run.
 fn source(run: &Run) -> String {
     format!("`{}`: {}, {}.", run.command, run.machine, run.date)
 }

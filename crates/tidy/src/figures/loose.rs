@@ -71,7 +71,6 @@ fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     (is_decimal || begins_interval).then(|| word.to_owned())
 }
 
-/// Returns whether `line` begins a block.
 fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
