@@ -44,7 +44,7 @@ pub struct Gate {
     /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
     sleepers: AtomicU32,
-    /// The word that they sleep on: how often they were woken.
+    /// The word on which `sleepers` sleep: how often they were woken.
     opened: AtomicU32,
     /// Threads inside that have found no place.
     crowd: AtomicU32,
@@ -120,7 +120,8 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters if the gate is open, even to the closer and threads inside. Never waits.
+    /// Enters if the gate is open; a closed gate refuses even its closer and threads inside. Never
+    /// waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {

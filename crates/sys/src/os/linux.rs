@@ -82,8 +82,8 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     if got == at {
         return Ok(());
     }
-    // Before Linux 4.17 the kernel ignores the flag and takes the address for a hint. SAFETY: the
-    // mapping just made, which no other code knows.
+    // Before Linux 4.17 the kernel ignores the flag and takes the address for a hint.
+    // SAFETY: the mapping just made, which no other code knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }
@@ -250,8 +250,8 @@ unsafe impl Os for Linux {
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         if !is_huge_aligned(address, bytes) && may_be_huge() {
             // The kernel unmaps a part of a huge page but keeps it allocated: the process shrinks,
-            // and the machine's free memory does not grow. MADV_COLD (Linux 5.4) splits the page
-            // first. SAFETY: a hint that keeps contents.
+            // and free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
+            // SAFETY: a hint that keeps contents.
             unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
         }
         // SAFETY: the caller owns the range and has given up its contents.

@@ -10,15 +10,15 @@
 //! touches them again. [`WIDE_PLACES`] wide places follow the narrow ones; an array that needs more
 //! room moves to a free one until it is drained.
 //!
-//! Layout equation of narrow places, in the order in which a slot's arrays were opened: `begin(n) =
-//! end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`, `capacity(n)
-//! <= words(n)`, with equality unless the array was defined again. Wide place `p` is the words
-//! `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, after its own guards.
+//! Layout equation of narrow places, in the order in which a slot's arrays were opened:
+//! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`,
+//! `capacity(n) <= words(n)`, with equality unless the array was defined again. Wide place `p` is
+//! the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, after its own guards.
 //!
 //! Invariant of an opened array: its place (word 3) is a front part of its narrow place, perhaps
-//! empty, or a wide place whose owner (a byte of the control cell) is the array; `begin <= top <=
-//! end` of its place; and the words `begin..top` are objects. The file `room` gives and takes its
-//! room.
+//! empty, or a wide place whose owner (a byte of the control cell) is the array;
+//! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room.rs` gives and
+//! takes room.
 
 /// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;

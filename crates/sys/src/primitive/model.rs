@@ -81,7 +81,8 @@ fn key(word: &AtomicU32) -> usize {
 }
 
 /// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel; the
-/// checker reports it where no thread wakes this one. A wait with a timeout may end at any time.
+/// checker reports a deadlock if no thread wakes this one. A wait with a timeout may end at any
+/// time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     if !is_running() || at_most_ns.is_some() {
         // The caller looks at the word again.
