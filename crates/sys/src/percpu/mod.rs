@@ -7,8 +7,8 @@
 //!   `word1 = {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the
 //!   slot's words `begin..top`. `operations` counts pushes and pops, so the one committing store
 //!   also keeps the statistics. `begin` is complemented so that bounds of 0 (fresh memory, or
-//!   stored by a drain) refuse pops as well as pushes: a sequence may find the new header of an opening
-//!   array beside old bounds.
+//!   stored by a drain) refuse pops as well as pushes: a sequence may find the new header of an
+//!   opening array beside old bounds.
 //! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard.
 //!   Either a push must match the guard (the slab whose objects the list holds), or the guard's
 //!   lower half bounds the list; it is all ones while a drain stops the list. `word2`, `word3` =
