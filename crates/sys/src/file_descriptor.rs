@@ -1,8 +1,7 @@
-//! Open files by their descriptors: positioned reads and writes of several pieces, size, sync.
+//! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
 //!
-//! The module makes bare system calls: those of libc are cancellation points, where a thread would
-//! vanish with the pages that it reads into latched. A call that a signal interrupts is repeated,
-//! and one that moves fewer bytes than asked is continued.
+//! The module makes bare system calls: libc's are cancellation points, where a thread would end and
+//! leave the pages of its read latched. It repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
@@ -16,15 +15,15 @@ pub struct Transfer {
     /// Bytes that were moved, from the first piece on.
     pub bytes: usize,
     /// The refusal that ended the transfer. `None` where all bytes were moved, and where a read
-    /// found the end of the file.
+    /// reached the end of the file.
     pub error: Option<OsError>,
 }
 
 impl Transfer {
-    /// The bytes, where nothing was refused.
+    /// The bytes that were moved.
     ///
     /// # Errors
-    /// The refusal.
+    /// The refusal that ended the transfer.
     pub fn complete(self) -> OsResult<usize> {
         self.error.map_or(Ok(self.bytes), Err)
     }
@@ -33,17 +32,16 @@ impl Transfer {
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// For writing as well as reading.
+    /// Opens for writing as well as reading.
     pub write: bool,
-    /// Creates the file if there is none. Its owner may then read and write it, and its group read
-    /// it (mode 0640, less the umask).
+    /// Creates a missing file, with mode 0640 less the umask.
     pub create: bool,
-    /// Past the page cache of the kernel (`O_DIRECT`): offsets, lengths and addresses are multiples
-    /// of the device's block then.
+    /// Bypasses the kernel's page cache (`O_DIRECT`): offsets, lengths and addresses are then
+    /// multiples of the device's block.
     pub direct: bool,
 }
 
-/// An open file. Dropping it closes the descriptor, if that is its own.
+/// An open file. Dropping it closes the descriptor, if it owns that.
 #[derive(Debug)]
 pub struct FileDescriptor {
     number: i32,
@@ -51,7 +49,7 @@ pub struct FileDescriptor {
 }
 
 impl FileDescriptor {
-    /// Opens a file; programs that this one executes do not inherit it.
+    /// Opens a file with `O_CLOEXEC`.
     ///
     /// # Errors
     /// The refusal of the system.
@@ -67,7 +65,7 @@ impl FileDescriptor {
         Ok(Self { number: opened as i32, is_owned: true })
     }
 
-    /// Takes a descriptor over, which is closed with this.
+    /// Takes a descriptor over; dropping this closes it.
     ///
     /// # Safety
     /// The descriptor is open, and no other code closes it.
@@ -79,7 +77,7 @@ impl FileDescriptor {
     /// Uses a descriptor that other code closes.
     ///
     /// # Safety
-    /// The descriptor stays open as long as this lives.
+    /// The descriptor stays open while this lives.
     #[must_use]
     pub const unsafe fn borrowed(number: i32) -> Self {
         Self { number, is_owned: false }
@@ -107,7 +105,7 @@ impl FileDescriptor {
         Ok(u64::try_from(size).unwrap_or(0))
     }
 
-    /// Makes the file so many bytes long.
+    /// Sets the length of the file.
     ///
     /// # Errors
     /// The refusal of the system.
@@ -116,17 +114,17 @@ impl FileDescriptor {
         repeated(|| unsafe { libc::syscall(libc::SYS_ftruncate, self.number, bytes) }).map(drop)
     }
 
-    /// Waits until all that was written, and what is needed to find it, is on the device.
+    /// Waits until all written data, and the metadata to find it, is on the device.
     ///
     /// # Errors
-    /// The refusal of the system; the kernel reports an error of a write once.
+    /// The refusal of the system; the kernel reports the error of a write only once.
     pub fn sync(&self) -> OsResult<()> {
         // SAFETY: takes a number only.
         repeated(|| unsafe { libc::syscall(libc::SYS_fdatasync, self.number) }).map(drop)
     }
 
-    /// Fills pieces, one after the other, with the bytes from `offset` on. It stops before all are
-    /// full only at the end of the file, or at a refusal.
+    /// Fills pieces, one after the other, with the bytes from `offset` on. Stops early only at the
+    /// end of the file or at a refusal.
     pub fn read_at(&self, pieces: &mut [&mut [u8]], offset: u64) -> Transfer {
         self.transfer(libc::SYS_preadv, offset, |done, vectors| {
             let pieces = pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len()));
@@ -141,13 +139,13 @@ impl FileDescriptor {
             vectors.fill(pieces, done);
         });
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // A file that takes nothing and says nothing would be written to for ever.
+        // A file that takes no bytes and reports no error would be written to for ever.
         let error = moved.error.or((moved.bytes < all).then_some(OsError(libc::EIO)));
         Transfer { error, ..moved }
     }
 
-    /// Calls `preadv` or `pwritev` until all bytes are moved, one call moves none, or one is
-    /// refused. `fill` sets the vectors to the bytes after the first ones that are done.
+    /// Calls `preadv` or `pwritev` until all bytes are moved, or a call moves no bytes or is
+    /// refused. `fill` sets the vectors to the bytes after those that are done.
     fn transfer(
         &self,
         call: libc::c_long,
@@ -162,7 +160,7 @@ impl FileDescriptor {
                 return Transfer { bytes, error: None };
             }
             let (first, count) = (vectors.all.as_ptr(), vectors.count);
-            // The kernel takes the offset as two halves, of which 64-bit machines use the first.
+            // The kernel takes the offset as two halves; a 64-bit kernel uses only the first.
             let at = offset + bytes as u64;
             // SAFETY: each vector is a piece that the caller lends for the call, exclusively where
             // the kernel writes into it.
@@ -186,7 +184,6 @@ impl Drop for FileDescriptor {
     }
 }
 
-/// The pieces of one system call.
 struct Vectors {
     all: [libc::iovec; PIECES],
     count: usize,
@@ -198,7 +195,7 @@ impl Vectors {
         Self { all: [none; PIECES], count: 0 }
     }
 
-    /// Takes all after the first `done` bytes of the pieces, as far as there is room.
+    /// Takes the bytes of `pieces` after the first `done`, as many pieces as there is room for.
     fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
         let mut skipped = done;
         for (start, len) in pieces {
@@ -216,7 +213,7 @@ impl Vectors {
     }
 }
 
-/// Makes a system call, again where a signal has interrupted it.
+/// Makes a system call, again after each signal that interrupts it.
 fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
     loop {
         let result = call();
@@ -236,7 +233,6 @@ mod tests {
     use std::ffi::CString;
     use std::os::fd::AsRawFd;
 
-    /// A file of its own for a test, gone with this.
     struct Scratch(std::path::PathBuf, CString);
 
     impl Scratch {
@@ -310,12 +306,12 @@ mod tests {
         assert_eq!(file.set_size(12_345), Ok(()));
         assert_eq!((file.size(), file.sync()), (Ok(12_345), Ok(())));
         let std_file = std::fs::File::open(&scratch.0).unwrap();
-        // SAFETY: `std_file` closes it, after this is gone.
+        // SAFETY: `std_file` closes the descriptor, after this is gone.
         let borrowed = unsafe { FileDescriptor::borrowed(std_file.as_raw_fd()) };
         drop(borrowed);
         assert_eq!(std_file.metadata().unwrap().len(), 12_345, "it is open still");
         let number = file.number();
-        // SAFETY: nothing else uses the number from here on.
+        // SAFETY: no other code uses the duplicate.
         let owned = unsafe { FileDescriptor::owned(libc::dup(number)) };
         let copy = owned.number();
         drop(owned);
