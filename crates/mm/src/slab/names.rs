@@ -1,8 +1,8 @@
-//! The names of all slab policies: for options, and for messages about what is not compiled in.
-//! The policies themselves need not be here; `lab/eras` has those of other eras, and a test that
-//! this list has all of them.
+//! The names of all slab policies, for options and for messages about policies that are not
+//! compiled in. Those of other eras are in `lab/eras`, where a test checks that this list is
+//! complete.
 
-/// Writes names as a list for people: `a, b or c`.
+/// A list for people: `a, b or c`.
 #[macro_export]
 macro_rules! one_of {
     ($only:literal) => { $only };
@@ -11,7 +11,7 @@ macro_rules! one_of {
 }
 pub use one_of;
 
-/// The facts that are known of a policy by its name.
+/// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredPolicy {
     /// Its name.
@@ -28,7 +28,7 @@ macro_rules! define {
         pub const SLAB_POLICIES: &[RegisteredPolicy] =
             &[$(RegisteredPolicy { name: $name, page: $page, about: $about }),+];
 
-        /// Their names and the aliases, as a list for people.
+        /// All names and aliases, as a list for people.
         pub const SLAB_NAMES: &str = one_of!($($name)+ "slub");
     };
 }
@@ -46,7 +46,7 @@ define! {
     "slam", "slam", "ours: a mode per cache and CPU";
 }
 
-/// Other names of policies, each with the name that it stands for.
+/// Aliases, each with the name that it stands for.
 pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
 
 /// The policy of this name or alias.
