@@ -20,8 +20,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because all CPUs share
-/// that counter.
+/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Counts of exchanges between CPUs and barn.
@@ -52,7 +51,7 @@ struct Sheaves {
     storage: Option<NonNull<MaybeUninit<Object>>>,
     most: usize,
     stride: usize,
-    /// The lowest level since the last [`Barn::unneeded`].
+    /// Since the last [`Barn::unneeded`].
     lowest: usize,
     traffic: Traffic,
 }
@@ -71,8 +70,8 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level if it has room for `count` objects. The first call takes memory
-    /// for the storage.
+    /// The storage above the level if it has room for `count` objects. Takes memory at the first
+    /// call.
     fn room(&mut self, metadata: &Metadata, count: usize) -> Option<&mut [MaybeUninit<Object>]> {
         let left = self.most - self.level;
         if left < count {
@@ -139,8 +138,7 @@ impl Barn {
     /// Offers `accept` up to `most - 1` objects, and returns one more. Refused objects stay in the
     /// barn. `None` if the barn is empty. O(most) under the lock.
     ///
-    /// (Failed idea: to prefetch the first 16 objects, whose lines are in another CPU's cache, made
-    /// nothing faster.)
+    /// (To prefetch the first 16 objects, which another CPU has in its cache, made nothing faster.)
     pub fn hand_out(
         &self,
         limits: &CacheLimits,
@@ -179,8 +177,7 @@ impl Barn {
         filled
     }
 
-    /// Takes objects off the top into the front of `out`; returns their number. O(out) under the
-    /// lock.
+    /// Takes objects off the top into `out`; returns their number. O(out) under the lock.
     pub fn take(&self, limits: &CacheLimits, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut sheaves = self.sheaves.lock();
         let count = sheaves.level.min(out.len());
@@ -192,8 +189,7 @@ impl Barn {
         count
     }
 
-    /// Puts `objects` on top; false, and nothing done, if there is no room or memory. O(objects)
-    /// under the lock.
+    /// Puts all `objects` on top, or puts none and returns false. O(objects) under the lock.
     pub fn put(&self, metadata: &Metadata, limits: &CacheLimits, objects: &[Object]) -> bool {
         let put = self.bring_in(metadata, limits, objects.len(), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {

@@ -6,8 +6,7 @@
 //!
 //! The kernel frees an object of another node's memory past sheaf and barn into its slab. Here the
 //! fast path does not check the node, so such objects enter a CPU's array, and may be handed out
-//! there again. When a sheaf leaves the CPU, its objects are sorted: each goes to the barn of its
-//! own node.
+//! there again. When a sheaf leaves the CPU, each object goes to the barn of its own node.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;
@@ -22,7 +21,6 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
 
 pub(super) struct Barns {
     first: Barn,
-    /// The barns of the nodes from 1 on.
     others: AtomicPtr<Barn>,
     /// The number of `others`; 0 in a new stack.
     more_nodes: AtomicU32,
@@ -92,12 +90,10 @@ impl Barns {
         (0..self.nodes()).map(|node| self.of(NodeId(node as u8)))
     }
 
-    /// Bytes that all barns have announced.
     pub(super) fn bytes(&self) -> usize {
         self.all().map(Barn::bytes).sum()
     }
 
-    /// Adds objects and locks to `stats`; returns the counts of all barns.
     pub(super) fn add_stats(&self, stats: &mut SlabStats) -> Traffic {
         let mut sum = Traffic::default();
         for (barn, node) in self.all().zip(&mut stats.barns) {

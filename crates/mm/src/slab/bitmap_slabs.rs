@@ -1,19 +1,17 @@
 //! Slabs that record their free objects as bits, for policies that move objects in batches.
 //!
 //! A bit is set iff the object is free *in the slab*: neither in use, nor in a slot, nor in a barn.
-//! No object is touched, so a flush writes no cold lines; an object that is freed into its slab
-//! twice is always found.
+//! No object is touched, so a flush writes no cold lines; each double free into a slab is found.
 //!
 //! The descriptor of a slab lies in the link words of its first four frames (a slab has at least
 //! order 2): `link[0]` is the next slab, `link[1]` the previous one, `link[2..4]` one word. If a
 //! slab has at most 64 objects, this word is the bits. Else it is
-//! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the slab's first
-//! object.
+//! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
 //! A program that writes past the end of the slab before can overwrite these bits, and a bit that
-//! it sets would give an object a second owner. So the slab's unused bytes lie before the bits, and
-//! the bits are compared with their digest when objects are taken, when a bit is not as expected,
-//! and when the slab goes.
+//! it sets would give an object a second owner. So the slab's unused bytes lie before the bits,
+//! which are compared with their digest when objects are taken, when a bit is wrong, and when the
+//! slab goes.
 //!
 //! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
 //! free, 4 if it is empty. Objects come from the fullest slab, so that other slabs become empty.
@@ -44,11 +42,11 @@ use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
-/// The smallest slab: the descriptor takes four link words.
+/// The descriptor takes four link words.
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Most objects that slabs take back in one hold of their lock: a sheaf of a wide array.
+/// Most objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// With this many slabs, most descriptors and bits of a cache's slabs miss the CPU's caches.
 const FAR_SLABS: u64 = 1024;
@@ -66,7 +64,6 @@ fn term(bits: u64, index: u32) -> u64 {
     (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
 }
 
-/// Bytes of bits in the slab: 0 where the descriptor's word holds them.
 #[must_use]
 fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
@@ -154,7 +151,6 @@ impl<'a> Slab<'a> {
         self.cache.objects().div_ceil(64)
     }
 
-    /// The digest of the present bits, shifted to its place.
     fn digest(&self) -> u64 {
         (0..self.words())
             .map(|index| term(self.bits(index).load(Ordering::Relaxed), index))
@@ -166,7 +162,6 @@ impl<'a> Slab<'a> {
         self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }
 
-    /// Aborts if the program has overwritten the bits.
     fn demand_intact(&self) {
         if !self.is_intact() {
             overwritten(self.cache, self.zones, self.caches, self.pfn, self.first_bits());
@@ -185,7 +180,6 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Takes free objects, the lowest first; returns their number.
     fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         self.demand_intact();
         let (mut taken, mut digest) = (0, 0u64);
@@ -304,7 +298,7 @@ impl Lists {
         self.lengths[bucket] -= 1;
     }
 
-    /// Moves a slab from the list for `from` free objects to one `end` of the list for `to`.
+    /// `from` and `to`: the slab's free objects before and now.
     fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32, end: End) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
         if old == new {
@@ -390,8 +384,7 @@ impl BitmapSlabs {
 
     /// Fills the front of `out` from slabs. Makes new slabs where the existing ones do not suffice;
     /// `sheaf`, the objects that a CPU keeps at a time, decides whether their pages are populated.
-    /// Returns the number of objects, less than asked only where memory is short, and whether never
-    /// touched memory was taken.
+    /// Returns the number of objects, and whether never touched memory was taken.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

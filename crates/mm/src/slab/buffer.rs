@@ -33,8 +33,7 @@ pub(super) unsafe fn sort_out(
 ) -> usize {
     let mut moved = 0;
     for index in 0..objects.len() {
-        // SAFETY: the caller has initialised all objects, and those that moved within the buffer
-        // were copied from these.
+        // SAFETY: the caller has initialised all objects, and only such objects were moved.
         let object = unsafe { objects[index].assume_init() };
         if ours(object) {
             objects[index - moved].write(object);

@@ -237,8 +237,7 @@ impl Cache {
         self.identity.generation
     }
 
-    /// Returns whether an earlier cache had its number: the policy then reuses the records of that
-    /// cache.
+    /// Returns whether an earlier cache, whose records the policy reuses, had its number.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused
@@ -314,8 +313,7 @@ impl Cache {
         self.aliases.load(Ordering::Relaxed)
     }
 
-    /// The name in tables: with aliases the stride, `:0000256`, like the kernel's names of merged
-    /// caches.
+    /// The name in tables: with aliases the stride, `:0000256`, as the kernel names merged caches.
     #[must_use]
     pub fn label(&self) -> Line<24> {
         let mut label = Line::default();

@@ -3,8 +3,7 @@
 //! Objects in barns are memory that the process has already, like the free memory of zones; both go
 //! back to the operating system after a while without use. So barns may hold much until another
 //! part of the process needs memory. Before a request is served from memory that was never touched,
-//! barns are *shrunk* to their bound under pressure (as `kswapd` calls shrinkers before a zone is
-//! empty).
+//! barns are *shrunk* to their bound under pressure.
 //!
 //! The room of arrays is bounded for each slot and for all slots, because a machine may have many
 //! CPUs: see [`CacheLimits::rooms`].
@@ -19,22 +18,20 @@ use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Bytes that barns may always hold without pressure: as many as start the reclaim thread.
 const BARNS_LEAST: usize = 32 << 20;
-/// Without pressure, barns may hold a part of the bytes in use: one in this many.
+/// Without pressure, barns may hold the bytes in use divided by this.
 const BARNS_SHARE: usize = 8;
-/// Bytes that barns may hold under pressure. With 8 MiB a program of 50 MiB was larger by a
-/// twentieth.
+/// Bytes that barns may hold under pressure. (With 8 MiB a program of 50 MiB was 5 % larger.)
 const PRESSED_LEAST: usize = 2 << 20;
-/// Under pressure, barns may hold one in this many of the bytes in use.
+/// Under pressure, barns may hold the bytes in use divided by this.
 const PRESSED_SHARE: usize = 32;
 /// Room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12 MiB, and a
-/// program that uses all classes at random was a fifth slower with 8 MiB. With many CPUs the bound
-/// for all slots decides.
+/// program that uses all classes at random was a fifth slower with 8 MiB.
 const SLOT_MOST: usize = 16 << 20;
 /// Room that the arrays of a slot may have, whatever other slots have.
 const SLOT_LEAST: usize = 256 << 10;
 /// Bytes of empty slabs that all caches may hold.
 const EMPTY_LEAST: usize = 2 << 20;
-/// Empty slabs may be one in this many of the bytes in use.
+/// Empty slabs may take the bytes in use divided by this.
 const EMPTY_SHARE: usize = 128;
 
 /// The counts.
@@ -42,7 +39,6 @@ pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,
     turn: AtomicUsize,
-    /// See [`was_crowded`](Self::was_crowded).
     crowded: AtomicU32,
 }
 
@@ -85,7 +81,6 @@ impl CacheLimits {
         Limits { slot: SLOT_MOST, all: Self::barns_most(zones), least: SLOT_LEAST }
     }
 
-    /// Most bytes that barns may hold under pressure.
     pub(super) fn barns_pressed(zones: &Zones) -> usize {
         share(zones, PRESSED_SHARE).max(PRESSED_LEAST)
     }
@@ -105,8 +100,8 @@ impl CacheLimits {
         }
     }
 
-    /// Notes that an array of `slot` was refused more room. If other slots have taken the room, the
-    /// next reclaim takes some from the slot that has most.
+    /// Notes that an array of `slot` was refused room: the next reclaim may take some from another
+    /// slot.
     pub(super) fn note_refused(&self, zones: &Zones, area: &SlotArea, slot: SlotIndex) {
         let is_full = area.all_room() + SLOT_LEAST > Self::rooms(zones).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
@@ -120,7 +115,7 @@ impl CacheLimits {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// A number that rises with each call, to choose the cache that gives next.
+    /// Chooses the cache that gives next.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

@@ -54,7 +54,6 @@ pub fn written_after_free(cache: &Cache, object: Object) -> ! {
 }
 
 /// The object or block that ends where `slab` begins: a word for it, its address, its bytes.
-/// O(frames).
 fn in_front(
     zones: &Zones,
     caches: &CacheTable,

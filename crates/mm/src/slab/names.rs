@@ -1,6 +1,5 @@
 //! The names of all slab policies, for options and for messages about policies that are not
-//! compiled in. Those of other eras are in `lab/eras`, where a test checks that this list is
-//! complete.
+//! compiled in. A test of `lab/eras` checks that the list is complete.
 
 /// A list for people: `a, b or c`.
 #[macro_export]
@@ -61,7 +60,6 @@ pub fn slab_names() -> impl Iterator<Item = &'static str> {
     names.chain(SLAB_ALIASES.iter().map(|(alias, _)| *alias))
 }
 
-/// The name that an alias stands for, or the name itself.
 fn behind_alias(name: &str) -> &str {
     let alias = SLAB_ALIASES.iter().find(|(alias, _)| *alias == name);
     alias.map_or(name, |(_, meant)| meant)

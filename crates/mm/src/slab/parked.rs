@@ -14,8 +14,7 @@ pub trait ParkedObjects<P: PerCpu>: Sized {
         false
     }
 
-    /// Returns whether `object` is one of the free objects that the running CPU would hand out
-    /// next.
+    /// Returns whether `object` is free, and the running CPU would hand it out next.
     fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
         false
     }

@@ -17,8 +17,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 
 /// Moves the objects of caches between callers and slabs. A policy is one type.
 ///
-/// Any thread may call any method at any time. Slow paths hold no lock when they call the page
-/// allocator.
+/// Any thread may call any method. Slow paths hold no lock when they call the page allocator.
 pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
@@ -51,8 +50,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// If the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
-    /// Returns whether every free must go to [`free_slow`](Self::free_slow), because the policy
-    /// checks each object.
+    /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked.
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         false
@@ -66,8 +64,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// policy that needs the object's slab calls `slab`.
     ///
     /// # Safety
-    /// `object` is an allocated object of the cache, `slab` returns its slab, and its user has
-    /// given it up.
+    /// `object` is an allocated object of the cache, given up by its user; `slab` returns its slab.
     unsafe fn free_fast(
         percpu: &P,
         id: CacheId,
@@ -84,8 +81,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// `object` is an allocated object of the cache, and its user has given it up.
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
 
-    /// Fills the front of `out`; returns the number of objects, which is less than `out.len()` only
-    /// if memory is short.
+    /// Fills the front of `out`; returns the number of objects, less only if memory is short.
     fn alloc_bulk(
         &self,
         context: &SlabContext<'_, P>,
@@ -105,8 +101,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// Gives objects back.
     ///
     /// # Safety
-    /// Each of `objects` is an allocated object of the cache, all differ, and their user has given
-    /// them up.
+    /// `objects` are different allocated objects of the cache, and their user has given them up.
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         for &object in objects {
             let slab = || context.slab_of(cache, object);
@@ -180,9 +175,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
     /// Visits the number of every object that is free in `slab`, for reports of objects that were
-    /// never freed. Objects in slots, barns and lists do not count as free in their slab, so the
-    /// caller shrinks the cache first. It lets no other thread use the cache during the call.
-    /// O(objects).
+    /// never freed. Parked objects do not count as free in their slab, so the caller shrinks the
+    /// cache first. No other thread uses the cache. O(objects).
     fn visit_free(
         &self,
         context: &SlabContext<'_, P>,
@@ -194,8 +188,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
-    /// Checks the invariants of each cache and of all together. No other thread may use a cache
-    /// during the check.
+    /// Checks the invariants of all caches, which no other thread may use meanwhile.
     ///
     /// # Errors
     /// The first equation that does not hold.

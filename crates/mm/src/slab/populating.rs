@@ -9,8 +9,7 @@
 //! a slab to page faults, as the *sample*. Later it checks in how many pages of the sample
 //! something was written, and populates slabs while the last sample was dense. Pages in which an
 //! object starts count as written. Of the other pages, which were zero when they were handed out, a
-//! few words are read: a program that writes only zeros there counts as one that does not touch
-//! them.
+//! few words are read; zeros count as not written.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};

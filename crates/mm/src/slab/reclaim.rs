@@ -6,8 +6,7 @@ use quarry_sys::percpu::SlotIndex;
 /// The unused memory that a policy should give back.
 #[derive(Clone, Copy)]
 pub enum Reclaim<'a> {
-    /// All unused memory of all caches: objects go from slots and barns into slabs, and empty slabs
-    /// to the page allocator.
+    /// All unused memory of all caches: parked objects go into slabs, and empty slabs back.
     All,
     /// The same for one cache.
     Cache(&'a Cache),

@@ -13,8 +13,7 @@ const WINDOW: u32 = 1024;
 
 /// The number of objects in use, and the addresses of the first of them.
 ///
-/// If the shrink could not reach every CPU, `objects` includes those that are parked there: only
-/// their number is known.
+/// `objects` includes objects that are parked on CPUs that the shrink could not reach.
 ///
 /// Equation: objects that callers have `= objects - parked`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,8 +29,7 @@ unsafe impl Send for Remaining {}
 unsafe impl Sync for Remaining {}
 
 impl Remaining {
-    /// The objects in use of a cache that was shrunk. No thread uses it during the call. O(frames +
-    /// objects).
+    /// The cache was shrunk, and no thread uses it. O(frames + objects).
     pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
         context: &SlabContext<'_, P>,
         policy: &S,

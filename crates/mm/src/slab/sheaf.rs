@@ -6,8 +6,7 @@
 //! critical section and one restartable sequence.
 //!
 //! A CPU whose array is empty and full by turns, because its program works in bursts larger than
-//! two sheaves, or which exchanges much with the barn, gets a larger array. This stays until it is
-//! drained.
+//! two sheaves, or which exchanges much with the barn, gets a larger array, until it is drained.
 
 use super::barn::Traffic;
 use super::barns::home;
@@ -36,8 +35,7 @@ use quarry_sys::primitive::Ordering;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {
-    /// Puts objects into the running CPU's array if it has room, and returns true; else puts them
-    /// away.
+    /// Puts objects into the running CPU's array, and returns true; without room puts them away.
     fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -259,8 +257,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object that found the array full: into the array if it has grown, else with a sheaf
-    /// that leaves it.
+    /// Frees an object that found the array full: into it if it has grown, else with a sheaf.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -326,8 +323,7 @@ impl Sheaf {
     }
 
     /// Moves up to `most` objects from the existing slabs to the array, except one that becomes the
-    /// `answer` if this is `None`. Returns the number of objects taken, and whether the array had
-    /// room for all.
+    /// `answer` if this is `None`. Returns their number, and whether the array had room for all.
     fn take_pieces<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -356,8 +352,8 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// Drains the arrays of idle slots and idle caches, by one barrier; returns whether they held
-    /// any object.
+    /// Drains the arrays of idle slots and caches by one barrier; returns whether they held
+    /// objects.
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();

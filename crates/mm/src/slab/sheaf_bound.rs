@@ -8,8 +8,7 @@ use crate::zone::Zones;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Arrays;
 
-/// A large barn, which gives first, holds more than one in this many of the bytes that all barns
-/// may hold.
+/// A barn is large if it holds more than the bound of all barns divided by this.
 const LARGE_BARN: usize = 64;
 /// Most bytes and objects that barns give at a time under pressure (about 60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;

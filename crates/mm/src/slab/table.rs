@@ -26,11 +26,10 @@ pub struct CacheRequest<'a> {
     pub links: bool,
 }
 
-/// All caches of a stack. Adding and removing takes a lock, reading does not. A new cache gets the
-/// lowest free number.
+/// All caches of a stack. Readers take no lock. A new cache gets the lowest free number.
 ///
-/// Equation: bit `n` of `live` is set iff cache `n` exists; then entry `n` changes only in its
-/// atomic fields.
+/// Equation: bit `n` of `live` is set iff cache `n` exists, and entry `n` then changes only
+/// atomically.
 #[repr(C)]
 pub struct CacheTable {
     live: [AtomicU64; WORDS],

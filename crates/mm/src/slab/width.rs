@@ -14,8 +14,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
-/// Most objects in a sheaf of a wide array. (256 objects were no faster, and their exchange takes
-/// twice as long.)
+/// Most objects in a sheaf of a wide array. (256 were no faster, and take twice as long to move.)
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;
@@ -28,8 +27,7 @@ const ROOM_SCORE: u64 = 8;
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
 /// Index of the word of an array's cell that records misses:
-/// `{- : 32 | score : 31 | was empty at the last miss : 1}`. `sys/src/percpu/room.rs` uses the
-/// upper half.
+/// `{- : 32 | score : 31 | was empty at the last miss : 1}`. The rest is `sys`'s.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
 

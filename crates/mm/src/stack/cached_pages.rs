@@ -14,8 +14,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
-/// A page cache that shares the budget of a stack with its heap. The default bodies are those of an
-/// empty cache.
+/// A page cache that shares the budget of a stack. The default bodies are those of an empty cache.
 pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Its options.
     type Options: Copy + Default + Send + Sync;
@@ -50,8 +49,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Fills in the cache's figures. O(descriptors).
     fn fill_stats<H: CacheHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
 
-    /// Visits each figure of the cache by its name in `/proc/vmstat`; returns false if the cache is
-    /// unused. O(slots).
+    /// Visits each figure by its name in `/proc/vmstat`; returns false if unused. O(slots).
     fn visit_vmstat<H: CacheHost<Cache = Self>>(
         _host: &H,
         _visit: &mut dyn FnMut(&'static str, u64),
@@ -86,7 +84,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of page `page`, which the link of its first frame names.
+    /// Frames of the page that the link of a frame of the kind `CACHED` names.
     fn frames_of_page<H: CacheHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
@@ -164,8 +162,8 @@ pub trait CacheHost: Sized {
     /// Does a stage of a direct reclaim, and notes its duration.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Gives `frames` frames of a stash to the zones, or all its memory if it cannot give a part.
-    /// O(caches * slots).
+    /// Gives `frames` frames of a stash, or all if it cannot give a part, to the zones. O(caches *
+    /// slots).
     fn give(&self, stash: Stash, frames: u32);
 
     /// Gives the zones memory of [`Stash::IN_PARTS`] until `missing` returns 0: up to `frames`

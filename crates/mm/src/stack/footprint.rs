@@ -5,8 +5,7 @@
 //! grows would be larger than necessary. So freed memory gives way to memory that is about to be
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
-//! The peak is that of the last one to two windows of half a second; the reclaim thread deals with
-//! older memory.
+//! The peak is that of the last one to two windows of half a second.
 //!
 //! A program that alternates between kinds of memory touches again the pages that went back. So no
 //! more than an allowance goes back: half of the peak at once, and in the long run per second a
@@ -50,14 +49,12 @@ pub(super) struct Footprint {
     pub(super) recent: RecentPeak,
     /// Frames that stayed in memory after the last try to get below the bound.
     pub(super) stuck: AtomicU32,
-    /// Held while memory is given back.
     pub(super) given: CountedLock<GivenBack>,
 }
 
 pub(super) struct GivenBack {
     /// Frames that count against the allowance: a leaking bucket.
     pub(super) spent: u32,
-    /// The time at which the bucket last leaked.
     since_ns: u64,
 }
 
@@ -98,8 +95,7 @@ impl Footprint {
     }
 }
 
-/// The recent peak of frames in use. Written without a lock: the next request notes a lost value
-/// again.
+/// The recent peak of frames in use, without a lock: the next request notes a lost value again.
 pub(super) struct RecentPeak {
     /// The peak of this window.
     peak: AtomicU32,
@@ -132,8 +128,7 @@ fn margin(peak: u32) -> u32 {
     (peak / MARGIN_SHARE).max(MARGIN_LEAST)
 }
 
-/// Frames to give back if `footprint` frames are in memory, and `stuck` of them stayed the last
-/// time.
+/// Frames to give back if `footprint` are in memory, of which `stuck` stayed the last time.
 pub(super) fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
     let bound = peak.max(stuck).saturating_add(margin(peak));
     if footprint > bound { footprint - peak } else { 0 }

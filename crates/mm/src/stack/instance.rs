@@ -48,8 +48,8 @@ pub struct SampledBlock {
     pub usable: usize,
 }
 
-/// The instruments of a stack (see `instruments.rs`). A *recorded* allocation is one that they have
-/// a record of.
+/// The instruments of a stack (see `instruments.rs`). They have a record of each *recorded*
+/// allocation.
 pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// All instruments off: all zero bytes.
     const NEW: Self;
@@ -90,8 +90,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Aborts if a recorded allocation was requested otherwise; returns false for any other
-    /// allocation.
+    /// Aborts if a recorded allocation was requested otherwise; returns false for any other.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
@@ -111,7 +110,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns whether the checks are on: all allocations are recorded, and free memory keeps its
+    /// Returns whether the checks are on: allocations are recorded, and free memory keeps its
     /// bytes.
     #[inline]
     fn have_records(&self) -> bool {
@@ -142,7 +141,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 
-    /// Frees the freed allocations that it holds back; returns whether there were any.
+    /// Lets go of freed allocations that it holds back; returns whether there were any.
     fn give_back(&self, _stack: &Stack<C>) -> bool {
         false
     }
@@ -175,8 +174,8 @@ pub(crate) struct Inner<'a, C: StackConfig> {
 /// uses. No part is ever dropped, because pointers into its memory may outlive it.
 ///
 /// The fields that every start writes come first, then the tables of caches, then the fields that a
-/// program may never use: a start writes a third of the twenty pages that it wrote in the
-/// compiler's order.
+/// program may never use: a start writes a third of the pages that it wrote in the compiler's
+/// order.
 #[repr(C)]
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
@@ -202,8 +201,8 @@ pub struct Stack<C: StackConfig> {
 }
 
 // SAFETY: `init` writes `built` once, before it sets `is_built` with release ordering, and readers
-// look at `built` only after they have seen that. All other fields, and the contents of `built`,
-// may be shared.
+// look at `built` only after they have seen that. Its contents and all other fields synchronise
+// themselves.
 unsafe impl<C: StackConfig> Sync for Stack<C> {}
 // SAFETY: no part of a stack belongs to a thread.
 unsafe impl<C: StackConfig> Send for Stack<C> {}
@@ -425,7 +424,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The cache with this number; panics if there is none.
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
         self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }

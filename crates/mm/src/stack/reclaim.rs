@@ -1,5 +1,4 @@
-//! Reclaim in the background: a few times a second, the reclaim thread gives back memory that was
-//! not used for a while.
+//! Gives back memory that was not used for a while: the work of the reclaim thread.
 //!
 //! A *look* has five stages:
 //!
@@ -29,7 +28,7 @@ use crate::zone::{Whole, Zone, Zones};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// Most bytes purged in one step, which takes some milliseconds.
+/// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
 /// Frames of clean pageblocks, 16 MiB, whose address space a zone keeps at least: a program that
 /// frees and allocates by turns needs it again at once.
@@ -37,10 +36,8 @@ const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// Slots with the same number modulo this form a group, which is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
 
-/// Whether a cache is idle, and its sparse slabs are purged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Used since the last look.
     Busy,
     /// Idle; its sparse slabs should be walked.
     Due,
@@ -48,8 +45,7 @@ enum Rest {
     Done,
 }
 
-/// The findings of the last looks, which the reclaiming caller owns. After a new one no cache
-/// counts as idle.
+/// The findings of the last looks, which the reclaiming caller owns.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
@@ -149,7 +145,7 @@ impl<C: StackConfig> Stack<C> {
         self.watch.give_back(self);
         self.shrink_all();
         let bytes = self.upkeep().purge_free();
-        // Clean pageblocks hold no memory, only address space.
+        // Clean pageblocks still hold address space.
         self.pages().give_back();
         bytes
     }
@@ -192,8 +188,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.inner().limits.barns()
     }
 
-    /// Upper bound of [`parked_bytes`](Self::parked_bytes): the bytes in barns and the room of
-    /// arrays. O(1).
+    /// Upper bound of [`parked_bytes`](Self::parked_bytes): counts the room of arrays. O(1).
     #[must_use]
     pub fn parked_bytes_at_most(self) -> usize {
         self.0.inner().limits.barns() + self.0.fast.percpu.area().all_room()
@@ -318,7 +313,6 @@ impl<C: StackConfig> Upkeep<'_, C> {
         done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
-    /// Finds the groups of slots with a push or a pop since the last look.
     fn busy_slots(self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
         let area = self.0.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];

@@ -14,8 +14,7 @@ use quarry_sys::primitive::Ordering;
 /// Misses of a class that a coarser class serves first. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests from this size on, which waste at most half a page, get a block if a slab finds no
-/// memory.
+/// Requests from this size on get a block if a slab finds no memory: it wastes at most half a page.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
 const FEW_BYTES: usize = 64;
@@ -63,7 +62,6 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Allocates `size` bytes aligned to 16.
     pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
             return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
@@ -97,14 +95,12 @@ impl<C: StackConfig> Stack<C> {
         self.after_reclaim(frames, || self.alloc_of_cache(cache))
     }
 
-    /// Takes an object from any place that has one, without a reclaim.
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
         let inner = self.inner();
         inner.slab.alloc_from_slabs(&self.context(), inner.caches.get(cache)?)
     }
 
-    /// Serves a request without memory for a slab of its class.
     #[cold]
     #[inline(never)]
     fn alloc_elsewhere(&self, size: usize, class: CacheId) -> Option<Object> {
@@ -134,7 +130,6 @@ impl<C: StackConfig> Stack<C> {
         if count >= MISSES_OF_COLD_CLASS {
             return class;
         }
-        // A lost update costs one more miss.
         misses.store(count + 1, Ordering::Relaxed);
         classes::coarse(class)
     }
@@ -206,9 +201,8 @@ impl<C: StackConfig> Stack<C> {
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
-                    // Memory that caches gave back left the budget, but is still resident. A
-                    // mapping would come on top of it, and the kernel enforces a control group's
-                    // limit at once.
+                    // Memory that caches gave back left the budget, but is still resident: the
+                    // kernel would enforce a control group's limit on it and the mapping together.
                     self.upkeep().purge_free();
                 }
                 attempt()
@@ -219,8 +213,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether no reclaim can make room for `frames`: they exceed the limit, or they are
-    /// more than 1/64 of the window and live mappings leave fewer addresses. (Other threads may
-    /// change that count.)
+    /// more than 1/64 of the window and live mappings leave fewer addresses.
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());
@@ -275,8 +268,8 @@ impl<C: StackConfig> Stack<C> {
         // the first frame's entry and has an entry for every frame of the span: see `FastPath`.
         let entry = unsafe { (*kind).load(Ordering::Relaxed) };
         const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
-        // SAFETY: an entry is a kind times the size of a geometry, and each kind has a geometry in
-        // the array.
+        // SAFETY: an entry is a kind times the size of a geometry, and each kind has one in the
+        // array.
         let geometry = unsafe { &*self.fast.geometry.as_ptr().byte_add(usize::from(entry)) };
         geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }

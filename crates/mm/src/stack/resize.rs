@@ -61,8 +61,7 @@ impl<C: StackConfig> Stack<C> {
         is_in_use.then(|| self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Usable bytes of the allocation at `object`. Aborts if the running CPU would hand it out
-    /// next.
+    /// Usable bytes of `object`. Aborts if the running CPU would hand it out next.
     pub fn usable_size(&self, object: Object) -> usize {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
             return size;
@@ -98,8 +97,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Demands that a request of `size` bytes at a multiple of `align`, a power of two, can have
     /// got `object`, or the last `realloc` did. Counts a wrong size, and aborts only if
-    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses. Aborts if no allocation starts
-    /// at `object`.
+    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses.
     pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if self.watch.demand(self, entry, object, size, align) {
             return;
@@ -134,8 +132,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Same as [`demand_size`](Self::demand_size), but any `size` that `object` has room for is
-    /// right.
+    /// Same as [`demand_size`](Self::demand_size), but `object` may be larger.
     pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         if self.watch.demand(self, entry, object, size, 1) {
             return;
@@ -241,8 +238,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // With checks on, an allocation here is a sample without a record. It moves, so that the
-        // new one gets a record.
+        // With checks on, a sample without a record comes here. It moves, to get a record.
         let have_records = self.watch.have_records();
         // Page tables move a mapping to the start of a pageblock.
         if !have_records
@@ -300,7 +296,7 @@ impl<C: StackConfig> Stack<C> {
         Some(self.address(moved))
     }
 
-    /// Grows or trims a block, or leaves it. Returns false if the frames after it are not free.
+    /// Returns false if the frames after the block are not free.
     #[inline(never)]
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
@@ -326,7 +322,6 @@ impl<C: StackConfig> Stack<C> {
         self.large.blocks.note_resized();
     }
 
-    /// Allocates the replacement of `old` bytes; puts a block that grows where it can grow on.
     #[inline(never)]
     fn alloc_to_grow(&self, old: usize, size: usize, align: usize) -> Option<Object> {
         let roomy = with_headroom(old, size);
@@ -341,7 +336,6 @@ impl<C: StackConfig> Stack<C> {
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
-    /// A block with as much free memory after it.
     #[inline(never)]
     fn alloc_with_room(&self, size: usize) -> Option<Object> {
         let (slot, frames) = (self.fast.percpu.current(), frames_of(size)?);

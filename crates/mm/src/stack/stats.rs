@@ -9,8 +9,7 @@ use crate::slab::{Cache, SlabPolicy, SlabStats};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// The memory of a heap. Its parts are read one after the other, and exact while no other thread is
-/// at work.
+/// The memory of a heap, read one part after the other.
 ///
 /// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; callers hold
 /// `used_bytes + mapped_bytes`.
@@ -28,8 +27,7 @@ pub struct HeapUse {
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
-    /// All other memory: free objects and unused bytes of slabs, pages on lists, free memory of the
-    /// zones, cached mappings.
+    /// All other memory: of slabs, on page lists, free in the zones, in cached mappings.
     pub free_bytes: usize,
     /// Free objects in slots and barns.
     pub parked_objects: usize,
@@ -111,7 +109,6 @@ impl StackStats {
         self.metadata[kind as usize]
     }
 
-    /// Returns the bytes of the cache's slabs.
     fn add_cache(&mut self, cache: &Cache, stats: &SlabStats) -> usize {
         let bytes = |objects: u64| objects as usize * cache.stride();
         let empty = stats.total_slabs.saturating_sub(stats.active_slabs);
@@ -164,7 +161,7 @@ impl<C: StackConfig> Stack<C> {
         stats
     }
 
-    /// The counts of blocks, with those of the pcp lists outside of the gate.
+    /// The counts of blocks, with those that passed the pcp lists outside of the gate.
     fn block_stats(&self) -> LargeStats {
         let (counted, (taken, put)) =
             (self.large.blocks.stats(), self.pages().extents_passed_outside());
@@ -185,7 +182,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Adds the memory outside of slabs.
     fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
         let inner = self.inner();
         let zones = inner.pages.zones();
@@ -218,7 +214,6 @@ impl<C: StackConfig> Stack<C> {
         heap.arena_bytes = zones * FRAME_BYTES + memory.mappings_cached;
         heap.mapped_bytes = memory.mappings;
         heap.mappings = inner.mappings.live();
-        // Other threads may have allocated since the zones were read.
         let used = memory.objects + memory.blocks + memory.page_cache;
         heap.used_bytes = used.min(heap.arena_bytes);
         heap.free_bytes = heap.arena_bytes - heap.used_bytes;

@@ -5,8 +5,7 @@
 //! task can get them, and the list lock is not held over a system call. Then the slab goes to the
 //! tail of its list, to be used last.
 //!
-//! [`occupancy`](BitmapSlabs::occupancy) tells a program that can move its objects which of them
-//! keep a page or a slab.
+//! [`occupancy`](BitmapSlabs::occupancy) tells a program which objects it should move.
 
 use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
 use crate::frame::{End, FRAME_BYTES, List, Pfn};
@@ -18,15 +17,12 @@ use core::ops::Range;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// Most slabs whose pages go back between two critical sections.
 const STEP_SLABS: usize = 16;
 /// Most slabs examined in one critical section: some 20 us.
 const STEP_LOOKS: u32 = 128;
-/// Most pages of a slab, a bit each. Larger slabs keep their pages; no size class of `malloc` has
-/// them.
+/// Most pages of a slab, a bit each. Larger slabs, which `malloc` does not have, keep their pages.
 const MOST_PAGES: usize = u64::BITS as usize;
 
-/// The list that holds the next slab of a walk; `None` at its end.
 fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     while walk.left == 0 && walk.list > 0 {
         walk.list = walk.list.min(EMPTY) - 1;
@@ -47,7 +43,6 @@ struct Held {
 }
 
 impl Slab<'_> {
-    /// The objects that lie on a page at least in part.
     fn objects_on(&self, page: usize, page_bytes: usize) -> Range<u32> {
         let (first, stride) = (self.cache.first_object(), self.cache.stride());
         let start = (page * page_bytes).saturating_sub(first) / stride;
@@ -55,8 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page holds objects, no object in use except perhaps `leaving`, and none of
-    /// the slab's bits.
+    /// Returns whether a page holds objects, but none in use except `leaving`, and no bits.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -102,7 +96,7 @@ impl Slab<'_> {
         })
     }
 
-    /// Marks the objects on `pages` as free or taken; returns how many changed.
+    /// Returns how many objects changed.
     fn mark(&self, pages: u64, page_bytes: usize, free: bool) -> u32 {
         let mut changed = 0;
         for page in (0..MOST_PAGES).filter(|page| pages >> page & 1 == 1) {
@@ -135,7 +129,6 @@ impl Slab<'_> {
 }
 
 impl Lists {
-    /// Takes the free objects on `pages` out of a slab that is on a list.
     fn hold(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);

@@ -6,8 +6,8 @@
 //! waits for one cache miss per bundle. (Larger bundles would fill less often where a CPU frees the
 //! objects of several others.)
 //!
-//! A program that writes to a freed object may change these words. The digest misses one such
-//! change in a million.
+//! A program that writes to a freed object may change these words. The digest misses one change in
+//! a million.
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 
@@ -64,8 +64,8 @@ pub(super) unsafe fn tie(objects: &[Object]) -> Object {
     touch_bytes(head.as_ptr(), size_of_val(objects), Access::Write);
     let words = head.cast::<u64>();
     let hash = hash(others.iter().map(|object| object.as_ptr() as u64));
-    // SAFETY: the head has at least as many words as the bundle has objects, is aligned to 16, and
-    // belongs to the caller.
+    // SAFETY: the head has a word for each object of the bundle, is aligned to 16, and is the
+    // caller's.
     unsafe {
         words.write(first_word(None, hash));
         for (index, object) in others.iter().enumerate() {

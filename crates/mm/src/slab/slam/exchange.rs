@@ -62,8 +62,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             && let Some(head) = chain.head
         {
             let place = &mut out[taken..taken + self.bundle];
-            // SAFETY: the chain was taken, so this thread owns its bundles, each of `self.bundle`
-            // objects.
+            // SAFETY: this thread took the chain and owns its bundles of `self.bundle` objects.
             let next = unsafe { bundle::untie(self.cache, head, place) };
             taken += self.bundle;
             chain = Chain { head: next, bundles: chain.bundles - 1 };
@@ -85,8 +84,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain whose last bundle is not known: another thread has pushed to the stock
-    /// meanwhile. O(bundles).
+    /// Pushes a chain whose last bundle is not known, before later bundles. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
@@ -114,8 +112,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 
     /// Frees `object` to a full array, from which `sheaf` objects go to the CPU's own stock or, if
-    /// `remote`, to the CPUs that took them. Returns false, and does nothing, if the array has
-    /// fewer objects.
+    /// `remote`, to the CPUs that took them. Returns false if the array has fewer objects.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),
@@ -155,8 +152,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into the CPU's stock; or away, if barns and stocks hold all
-    /// that they may.
+    /// Puts whole bundles of objects into the CPU's stock; or away, if it may hold no more.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);

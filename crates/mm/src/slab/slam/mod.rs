@@ -17,8 +17,7 @@
 //! that gets it from its slab.
 //!
 //! In every mode a CPU whose array is empty takes from its inbox, its stock, the barn and the
-//! slabs, in this order. So no structure is drained when a mode changes: the CPU changes it by one
-//! store.
+//! slabs, in this order. So a CPU changes its mode by one store, and drains nothing.
 //!
 //! Stock and inbox are the same structure, [`stock::Stock`]: one atomic word that names a chain of
 //! *bundles*, each of up to 16 objects (`bundle.rs`). A chain is pushed and taken whole, so

@@ -24,8 +24,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
 
-/// The cache's mode, if it is fixed. A bundle overwrites its head, so a cache with a constructor
-/// has arrays only.
+/// The cache's mode, if fixed. With a constructor, a bundle would destroy the object at its head.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }

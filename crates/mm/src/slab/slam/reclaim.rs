@@ -1,5 +1,4 @@
-//! Reclaims unneeded objects from stocks and inboxes. One atomic swap takes a chain, so no CPU is
-//! stopped.
+//! Reclaims objects from stocks and inboxes. One atomic swap takes a chain: no CPU is stopped.
 
 use super::cache::{Slam, SlamCache};
 use super::exchange::Buffer;
@@ -18,8 +17,7 @@ use quarry_sys::percpu::{Arrays, Object};
 const PRESSED_BYTES: i64 = 2 << 20;
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Takes whole bundles of the CPU's stock and inbox into the front of `out`; returns the number
-    /// of objects.
+    /// Takes whole bundles of the CPU's stocks into `out`; returns the number of objects.
     pub(super) fn take_into(&self, cpu: &CpuCache, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut taken = 0;
         for stock in cpu.stocks() {
@@ -67,8 +65,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 }
 
 impl Slam {
-    /// [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks. Returns the number of
-    /// caches that gave objects.
+    /// [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks.
     pub(super) fn reclaim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,

@@ -15,8 +15,7 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 const MOST: u64 = 0xf_ffff;
-/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong, because all CPUs share
-/// that counter.
+/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
 const ANNOUNCED_BYTES: i64 = 64 << 10;
 
 /// Bundles linked by their heads; the last link is null.
@@ -97,8 +96,7 @@ impl Stock {
         }
     }
 
-    /// Puts back the rest of a chain that was taken; fails if another thread has pushed bundles
-    /// since.
+    /// Puts back the rest of a chain; fails if another thread has pushed bundles since.
     #[inline]
     pub(super) fn put_back(&self, rest: Chain) -> Result<(), Chain> {
         let is_back = rest.head.is_none() || local::compare_exchange(&self.word, 0, rest.word());

@@ -21,8 +21,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 
-/// The state of one cache in one slot: a cache line that the slot's CPU writes, and one that other
-/// CPUs write, too.
+/// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
     /// Objects that the CPU has freed and its array had no room for.
@@ -69,8 +68,7 @@ impl CpuCache {
         }
     }
 
-    /// All stocks in the order of their use: objects that were just freed elsewhere are warmer than
-    /// those of the stock.
+    /// All stocks in the order of their use: objects freed elsewhere are warmer.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
         [&self.opened, &self.inbox, &self.stock]
     }

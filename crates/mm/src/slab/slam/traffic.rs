@@ -30,8 +30,7 @@ const RUN_MOST: u64 = 0xffff;
 pub(super) enum Miss {
     /// The array was empty.
     Empty,
-    /// The array was full. `foreign` if another CPU took the freed object; `leaving` objects leave
-    /// the array.
+    /// The array was full: `leaving` objects leave it. `foreign` if another CPU took the freed one.
     Full { foreign: bool, leaving: usize },
 }
 
@@ -144,8 +143,7 @@ impl RecentTraffic {
     }
 }
 
-/// The word of one (cache, CPU). Its CPU writes it by plain stores: a lost update only delays a
-/// change of mode.
+/// The word of one (cache, CPU). Its CPU writes it by plain stores: an update may be lost.
 pub(super) struct Traffic(AtomicU64);
 
 impl Traffic {
