@@ -1,4 +1,4 @@
-//! The figures of the budget: memory in use, and memory available.
+//! Fills in the figures of the budget.
 
 use super::budget_stats::{BudgetStats, bytes};
 use super::cached_pages::CachedPages;
