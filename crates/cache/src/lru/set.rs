@@ -25,20 +25,19 @@ struct AddBatch {
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
-/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
-/// inside `malloc` may wait for these locks; only its scan gives up at a lock that the running task
-/// holds itself, because a scan can look elsewhere.
+/// While it holds a lock, no code here asks for memory or for a lock of another layer. So a reclaim
+/// inside `malloc` may wait for these locks, except for one that the running task itself holds.
 pub struct LruSet<P: LruPolicy = Splice> {
     options: LruOptions<P>,
     lists: P::Lists,
     batches: OsArray<AddBatch>,
 }
 
-/// Receives pages whose last pin was given up while they were in no index: they are on no list, and
-/// the receiver owns and frees them. Called without locks.
+/// Receives pages whose last pin was given up while they were in no index. They are on no list; the
+/// receiver owns and frees them. Called without locks.
 pub type Released<'a> = dyn FnMut(PageNo) + 'a;
 
-/// Marks the list to which a page, which is on no list, will be added.
+/// Sets or clears `ACTIVE` of a page that is on no list.
 fn mark(table: &DescriptorTable, page: PageNo, active: bool) {
     let state = &table.at(page).state;
     let now = state.load();
@@ -76,15 +75,15 @@ impl<P: LruPolicy> LruSet<P> {
         Ok(Self { options, lists, batches })
     }
 
-    /// The options that it was built with.
+    /// The options that the set was built with.
     #[must_use]
     pub fn options(&self) -> LruOptions<P> {
         self.options
     }
 
-    /// Puts a page into the add batch of a slot, with a pin of the batch's own. The page is on no
-    /// list, and the caller has pinned it. Moves a full batch to the lists. If another task holds
-    /// the batch, the page goes to its list at once.
+    /// Puts a page, which is on no list and pinned by the caller, into the add batch of a slot; the
+    /// batch pins it too. Moves a full batch to the lists. If another task holds the batch, the
+    /// page goes to its list at once.
     pub fn add(
         &self,
         table: &DescriptorTable,
@@ -128,8 +127,8 @@ impl<P: LruPolicy> LruSet<P> {
 
     /// Puts pages on their lists, and gives up one pin of each.
     ///
-    /// A page that only the batch knows is released without being put on a list (like
-    /// `folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
+    /// A page that has no other pin and is in no index is released without being put on a list
+    /// (like `folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -165,8 +164,8 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Takes pages that are being released, and that no other task knows, off their lists; many in
-    /// one critical section, by the policy's rule. Pages on no list are skipped.
+    /// Takes pages that the caller owns off their lists, many in one critical section. Skips pages
+    /// on no list.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.remove(table, pages);
     }
@@ -183,8 +182,8 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// Like [`isolate`](Self::isolate), but ends if the running task holds a lock that is needed:
-    /// for reclaim inside `malloc`, which a signal handler may call.
+    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds: for
+    /// reclaim inside `malloc`, which a signal handler may call.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
@@ -195,8 +194,8 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
-    /// Puts isolated pages on the fronts of their lists, on the active list if the second field is
-    /// true, one after the other, and gives up the pins of [`isolate`](Self::isolate). `slot` is
+    /// Puts isolated pages on the fronts of their lists, one after the other: on the active list
+    /// where the second field is true. Gives up the pins of [`isolate`](Self::isolate). `slot` is
     /// the slot of the running CPU.
     pub fn put_back(
         &self,
@@ -227,7 +226,6 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.counters()
     }
 
-    /// Visits the locks of lists and add batches.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.lists.visit_locks(visit);
         for slot in 0..self.batches.len() {

@@ -71,8 +71,7 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // Counted for the list that the page goes to; the published patch counts it for another
-        // one.
+        // Counts the page for its own list; the published patch counts it for another list.
         self.pages += 1;
     }
 
@@ -91,7 +90,6 @@ impl Local {
 }
 
 impl SpliceLists {
-    /// The next tag of a slot.
     fn choose_tag(&self, slot: SlotIndex) -> usize {
         let seed = &self.tags.at(slot.0 as usize).0;
         let mut tags = Tags::from(seed.load(Relaxed));
@@ -100,8 +98,8 @@ impl SpliceLists {
         tag
     }
 
-    /// Puts pages on local lists by their destination, complete except for the flag. Returns the
-    /// pages for which there is no local list.
+    /// Puts pages on local lists by their destination, complete except for `LRU`. Also returns the
+    /// pages for which no local list is left.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

@@ -18,8 +18,8 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins for users. The rest is for pins that must not fail: of add batches, scans and
-/// truncation.
+/// Most pins of users. The remaining pins are for add batches, scans and truncation, which must not
+/// fail.
 pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
@@ -59,7 +59,7 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// Read ahead, without a request for it: its first use does not count as a second one.
+    /// The page was read ahead, not requested: the first scan that finds it used keeps it inactive.
     pub const FRESH: u64 = 1 << 44;
     /// One version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
@@ -238,10 +238,9 @@ impl StateWord {
         }
     }
 
-    /// Clears `LIVE` for a caller that takes the page out of its index, and latches the page,
-    /// unless a flag of `refused` is set. A dirty page counts as clean from then on. Gives up the
-    /// pin of its holding if it `is_held`, and adds `pins` pins for the caller (0 if it has one).
-    /// Returns the value before.
+    /// Takes the page out of its index: clears `LIVE` and `DIRTY`, and latches it, unless a flag of
+    /// `refused` is set. Gives up the pin of the page's holding if it `is_held`, and adds `pins`
+    /// pins for the caller (0 if it has one). Returns the value before.
     ///
     /// # Errors
     /// The current value, if it is refused or the page is not live.
@@ -262,9 +261,9 @@ impl StateWord {
         }
     }
 
-    /// Gives up the exclusive latch of a page that is in no index any more, and the caller's pin,
-    /// unless that pin is the last one. Returns the value before; if it has one pin, the caller
-    /// owns the page now.
+    /// Gives up the exclusive latch and the caller's pin of a page that is in no index any more. If
+    /// the pin is the last one, changes nothing: the caller owns the page. Returns the value
+    /// before.
     #[inline]
     pub fn leave(&self) -> State {
         let mut now = self.load();
@@ -279,8 +278,8 @@ impl StateWord {
         now
     }
 
-    /// Clears `LIVE` of an idle clean page that only the caller pins, which takes it out of its
-    /// index. Returns whether the page was such a page.
+    /// Clears `LIVE`, if the page is clean and unused and only the caller pins it: evicts it.
+    /// Returns whether it did.
     #[inline]
     pub fn try_evict(&self) -> bool {
         let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;
@@ -296,7 +295,7 @@ impl StateWord {
             && self.exchange(now, State(now.0 & !State::LIVE)).is_ok()
     }
 
-    /// Writes the word of a descriptor that only the caller knows.
+    /// Writes the word of a descriptor that the caller owns.
     #[inline]
     pub fn begin(&self, state: State) {
         self.word.store(state.0, Ordering::Release);

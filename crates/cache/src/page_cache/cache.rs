@@ -90,16 +90,14 @@ impl<P: LruPolicy> PageCache<P> {
     }
 }
 
-/// The parts of a page cache.
 pub(super) struct Tables<P: LruPolicy> {
     pub(super) options: PageCacheOptions,
     pub(super) pages: DescriptorTable,
     pub(super) free: FreePages,
     pub(super) lru: LruSet<P>,
     pub(super) mappings: Mappings,
-    /// Index nodes that wait, and those with shadow entries only.
+    /// Index nodes that wait for a grace period, and nodes that hold only shadow entries.
     pub(super) nodes: IndexNodes,
-    /// The clock of each node's lists.
     pub(super) clocks: OsArray<Clock>,
     pub(super) balances: OsArray<ListBalance>,
     pub(super) demands: Demands,
@@ -136,8 +134,8 @@ impl<P: LruPolicy> Tables<P> {
     }
 }
 
-/// A page cache and the stack that it is part of: the handle that users of the cache have. The
-/// caller has pinned each page that it passes, unless a function says otherwise.
+/// A page cache and its stack: the handle that users of the cache have. The caller has pinned each
+/// page that it passes, unless a function says otherwise.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables<H::Lru>,
@@ -187,8 +185,8 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned. Aborts with a message if the page has
-    /// [`MOST_USER_PINS`] already: the program has then forgotten to give pins up.
+    /// Adds a pin to a page that the caller has pinned. Aborts with a message at
+    /// [`MOST_USER_PINS`]: the program has then forgotten to give up pins.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
@@ -237,8 +235,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
     }
 
-    /// Records the task that latches a page for writing, or 0, for callers that give up the latch
-    /// by the page's number.
+    /// Records the task that latches a page for writing, or 0.
     #[inline]
     pub fn set_writer(self, page: PageNo, task: u32) {
         self.tables.pages.at(page).writer.store(task, Relaxed);
@@ -265,7 +262,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Changes the private word of a page.
     ///
     /// # Safety
-    /// If the mapping names a cache for such words, the word is 0 or the address of an object of
+    /// If the mapping names a cache for private words, the word is 0 or the address of an object of
     /// that cache that belongs to this page alone; the object is freed with the page.
     #[inline]
     pub unsafe fn set_private(self, page: PageNo, word: u64) {

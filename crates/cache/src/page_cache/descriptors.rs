@@ -1,9 +1,9 @@
-//! The free page numbers: hands out descriptors, and takes them back.
+//! The free page numbers, which are also those of free descriptors.
 //!
-//! Each slot has a stack of numbers; batches move between it and the depot. The depot keeps free
-//! numbers as bits, 64 to a word; 64 descriptors fill 4 KiB. It hands out the lowest numbers, so
-//! that cached pages have their descriptors together, and whole pages of free descriptors go back
-//! to the system: a free descriptor is all zero, and so is one that was purged.
+//! Each slot has a stack of free numbers; batches move between the stacks and the depot. The depot
+//! has a bit for each free number, 64 to a word; 64 descriptors fill 4 KiB. It hands out the lowest
+//! numbers, so that the descriptors in use lie together, and gives whole system pages of free
+//! descriptors back: free and purged descriptors alike are all zero.
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
@@ -26,13 +26,12 @@ const GROUP: usize = 64;
 const STEP: usize = 256;
 
 fresh_zero! {
-    /// The numbers that a slot holds.
     struct Stack {
         count: u32,
         numbers: [u32; ROOM],
     }
 
-    /// The free ones of 64 descriptors, as bits, and a flag that they may hold memory.
+    /// The free numbers among 64, as bits, and a flag that their descriptors may hold memory.
     struct Group {
         free: AtomicU64,
         is_touched: AtomicU64,
@@ -46,7 +45,6 @@ struct Depot {
     touched: usize,
 }
 
-/// The free numbers.
 pub(super) struct FreePages {
     slots: OsArray<CountedLock<Stack>>,
     depot: CountedLock<Depot>,
@@ -55,7 +53,6 @@ pub(super) struct FreePages {
 }
 
 impl FreePages {
-    /// Free numbers for up to `capacity` pages.
     pub(super) fn build(os: &'static dyn Os, slots: u32, capacity: usize) -> OsResult<Self> {
         let groups = capacity.div_ceil(GROUP);
         let bytes = GrowingArray::<Group>::span(os, groups);
@@ -192,7 +189,6 @@ impl FreePages {
         bytes
     }
 
-    /// Visits the locks of slots and depot.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         (0..self.slots.len())
             .for_each(|slot| visit("page_cache->descriptors", self.slots.at(slot)));

@@ -25,9 +25,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch, or
-    /// ensures in another way that no other task begins to write it at the same time. Returns
-    /// whether the page was clean.
+    /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch or
+    /// ensures otherwise that no other task begins to write it meanwhile. Returns whether it was
+    /// clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -39,7 +39,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[inline(never)]
     fn mark_dirty_slow(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        // Under the lock, so that a task that removes the page counts the flag that it finds.
+        // Set under the lock, so that a task that removes the page counts the flag that it finds.
         if self.tables.pages.at(page).state.set(State::DIRTY).has(State::DIRTY) {
             return false;
         }

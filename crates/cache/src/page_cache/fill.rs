@@ -12,11 +12,10 @@ use core::ptr::NonNull;
 use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Result of an insertion.
 enum Inserted {
-    /// The page was inserted; a page had been evicted from this index, with this shadow entry.
+    /// The page was inserted, in place of this shadow entry if there was one.
     New(Option<u64>),
-    /// Another page was there, and is pinned now.
+    /// The index had another page, which is pinned now.
     Other(PageNo, State),
 }
 
@@ -24,8 +23,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// If no page is available, or `index` is 2^52 or more; or the code of the fill that the caller
-    /// has waited for.
+    /// If no page is available, or `index` is 2^52 or more; or the code of another task's failed
+    /// fill.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -50,7 +49,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks first, because a hit should not cost a new page where walks need the lock anyway.
+        // Looks under the lock first: a thread without walks would allocate a page for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -71,7 +70,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index` if it is cached; waits while another task fills it.
     ///
     /// # Errors
-    /// The code of that fill.
+    /// The code of the fill, if it failed.
     pub fn get_waiting(self, mapping: MappingId, index: u64) -> Result<Option<PageNo>, ReadError> {
         let Some((page, state)) = self.pin_locked(mapping, index) else { return Ok(None) };
         Ok(self.wait_for_fill(page, state)?.map(Slot::page))
@@ -97,10 +96,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         if has_failed { Err(ReadError::Failed(code)) } else { Ok(None) }
     }
 
-    /// Pins the page at `index`, filled by `fill` if it is new: one task fills, others wait.
+    /// Pins the page at `index`. If it is new, fills it by `fill`; other tasks wait for the fill.
     ///
     /// # Errors
-    /// If no page is available, or the fill has failed, with its code.
+    /// If no page is available; or the code of the failed fill.
     pub fn read(
         self,
         mapping: MappingId,
@@ -184,7 +183,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that never entered an index. A walk that is late may have pinned it.
+    /// Gives up a page that never entered an index. A walk that found its number earlier may pin
+    /// it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);
@@ -243,7 +243,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sizes = tables.lru.sizes(evicted.node);
         let refault = clock.refault(tables.buckets, evicted, sizes.active);
         if evicted.group == GroupId::ROOT.0 {
-            // A group with a limit evicts in another order than the lists.
+            // A group with a limit evicts by a clock, not in the order of the lists.
             let balance = tables.balances.at(usize::from(evicted.node.0));
             balance.note_refault(sizes, refault.distance, refault.workingset);
             tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);

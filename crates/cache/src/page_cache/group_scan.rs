@@ -2,10 +2,10 @@
 //! indexes, and touches no page of another group.
 //!
 //! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
-//! all groups: a scan for one group would have to look at the pages of all others, and move them.
-//! The clock is Corbato's (1968): a page that was used since the hand last came by stays for
-//! another round, without its mark; an unused page is evicted. A round that has met many used pages
-//! stops making this difference, so that it is bounded and frees something.
+//! all groups, so a scan for one group would also look at and move the pages of others. The clock
+//! is Corbato's (1968): the hand evicts an unused page, and clears the mark of a used page, which
+//! stays for another round. A round that has met many used pages evicts used pages as well, so that
+//! it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -22,7 +22,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
-/// Result of a look at one page.
 enum Found {
     Evicted(PageNo),
     Used,
@@ -61,12 +60,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         round.done
     }
 
-    /// Moves the hand around the clock once, or until the request has what it wants.
+    /// Moves the hand around the clock once, or until the request is satisfied.
     fn go_round(self, request: &ScanRequest, round: &mut Round) {
         let group = self.host.groups().at(round.group);
         let (mut number, mut index) = group.hand();
         let end = self.tables.mappings.numbers();
-        // Once around, and the first mapping a second time: the hand was in the middle of it.
+        // The first mapping has a second turn, because the hand may start in the middle of it.
         for _ in 0..=end {
             let mapping = self.tables.mappings.numbered(number);
             let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
@@ -87,7 +86,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // The clock cannot be read without the kernel.
+            // A confined process may not be able to read the clock.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -107,7 +106,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
             return None;
         };
-        // The number may belong to another mapping by now.
+        // The number may have become that of another mapping.
         if mapping.group() != round.group.0 {
             return None;
         }

@@ -29,7 +29,6 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The word that stands for this entry.
     #[inline]
     pub(super) const fn word(self) -> u64 {
         match self {
@@ -88,6 +87,6 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// Both.
+    /// Both tags.
     pub const ALL: [Self; 2] = [Self::Dirty, Self::Writeback];
 }

@@ -1,13 +1,11 @@
-//! Nodes that left their index while walks may still be in them.
+//! Index nodes that left their index while walks may still read them.
 //!
-//! A node goes back to its slab cache once no walk that began before it left is still under way:
-//! one barrier serves all nodes that wait. If the calling task may not raise the barrier, the nodes
-//! wait for a task that may.
+//! A node goes back to its slab cache after a barrier that ends all walks; one barrier serves all
+//! waiting nodes. If the calling task may not raise the barrier, they wait for a task that may.
 //!
-//! New nodes of an index are taken from here first, without a barrier: nodes are type-stable, and a
-//! walk that strays into another index by a recycled node finds a page with another key, or
-//! nothing, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of the kernel, Linux 4.12).
-//! So no more nodes wait than were in use at the same time.
+//! An index takes waiting nodes first, without a barrier, so no more nodes wait than were in use at
+//! once. A walk that strays into another index through a recycled node finds nothing or a page with
+//! another key, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of Linux 4.12).
 
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
@@ -26,7 +24,7 @@ pub const GRACE_BATCH: usize = 64;
 const FREED_AT_ONCE: usize = 32;
 
 fresh_zero! {
-    /// The nodes that wait; zero bytes hold none.
+    /// The waiting nodes; zero bytes are an empty chain.
     pub struct Grace {
         lock: CountedLock<Chain>,
         /// The length of the chain, read without the lock.
@@ -86,7 +84,6 @@ impl Grace {
         }
     }
 
-    /// Takes nodes that left their index.
     pub(super) fn defer(&self, nodes: &mut Chain) {
         if nodes.len() == 0 {
             return;
@@ -149,7 +146,6 @@ impl Grace {
         guard
     }
 
-    /// Checks the nodes that wait. O(nodes).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let waiting = self.lock.lock();
         let check = Check::of("nodes that wait");

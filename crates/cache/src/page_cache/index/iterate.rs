@@ -6,7 +6,6 @@ use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 use core::ops::RangeInclusive;
 
-/// The places at which a search stops.
 #[derive(Clone, Copy)]
 enum Select {
     Used,

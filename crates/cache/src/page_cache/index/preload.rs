@@ -4,9 +4,9 @@ use super::grace::Grace;
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
 
-/// Nodes for the next insertions, taken while no lock of an index is held, because a request for
-/// memory may reclaim, and reclaim needs those locks (`radix_tree_preload`, Linux 4.15). Dropping
-/// it gives back the nodes that are left.
+/// Nodes for the next insertions, taken before the lock of an index, because a request for memory
+/// may reclaim, and reclaim needs that lock (`radix_tree_preload`, Linux 4.15). A drop gives back
+/// the nodes that are left.
 pub struct Preload<'a, H: NodeHost> {
     host: &'a H,
     grace: &'a Grace,

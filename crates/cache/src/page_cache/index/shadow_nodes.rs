@@ -14,12 +14,11 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Pages per node of shadow entries that may stay, as a shift: `XA_CHUNK_SHIFT - 3`
-/// (`count_shadow_nodes`, `mm/workingset.c`, Linux 6.12). With nodes that are an eighth full, the
-/// shadow entries then cover as many pages as there are.
+/// One node of shadow entries may stay for each `1 << this` pages (`XA_CHUNK_SHIFT - 3` in
+/// `count_shadow_nodes`, Linux 6.12). If nodes are an eighth full, there are then as many shadow
+/// entries as pages.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
-/// A list; zero bytes are an empty list.
 #[derive(Default)]
 struct List {
     oldest: Option<NodeRef>,
@@ -28,7 +27,7 @@ struct List {
 
 // SAFETY: the links of listed nodes are only touched under the lock of the list.
 unsafe impl Send for List {}
-// SAFETY: zero bytes are no ends.
+// SAFETY: zero bytes are `None` for both ends.
 unsafe impl FreshZero for List {}
 
 impl List {
@@ -113,7 +112,6 @@ impl ShadowNodes {
         self.reclaimed.load(Relaxed)
     }
 
-    /// Checks the lists. O(nodes on them).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         for (memory, (list, len)) in self.lists.iter().zip(&self.lens).enumerate() {
             let check = Check::of("list of shadow nodes").at(memory as u64);
@@ -133,7 +131,6 @@ impl ShadowNodes {
         Ok(())
     }
 
-    /// Visits the locks.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         for lists in &self.lists {
             visit("index->shadow_nodes", lists);
@@ -153,7 +150,6 @@ impl ShadowNodes {
         Some((node, lock(node)))
     }
 
-    /// Counts a node that the shrinker has taken out of its index.
     pub(super) fn count_reclaimed(&self) {
         self.reclaimed.fetch_add(1, Relaxed);
     }

@@ -4,8 +4,8 @@
 //! holds only the place 0 (a file of one page has no node, as in the kernel), else the head's
 //! address plus its shift. A tree is only as high as its largest index needs.
 //!
-//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; a head has used words other
-//! than its first one.
+//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; a head uses words beyond
+//! its first.
 
 use super::entry::{Entry, Tag, is_leaf};
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
@@ -102,9 +102,9 @@ impl<T> Index<T> {
         Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
     }
 
-    /// Looks a page up without the lock: a hint. The page may have left the index by then or,
-    /// seldom, belong to another one: pin it and check its key. `None` proves nothing: look under
-    /// the lock. O(height).
+    /// Looks a page up without the lock: a hint. The page may have left the index since or, seldom,
+    /// belong to another index: the caller pins it and checks its key. After `None` the caller
+    /// looks under the lock. O(height).
     #[inline(always)]
     pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
         self.walk_to(host, index).page()
@@ -187,7 +187,6 @@ impl<T> LockedIndex<'_, T> {
         self.inner.counts
     }
 
-    /// The head, with its shift.
     #[inline]
     pub(super) fn head(&self) -> Option<(NodeRef, u32)> {
         let node = NodeRef::from_word(self.root.word())?;
@@ -274,7 +273,7 @@ impl<T> LockedIndex<'_, T> {
     pub fn missing(&self, index: u64) -> usize {
         let wanted = levels_for(index) as usize;
         let Some((mut node, shift)) = self.head() else {
-            // The page at 0 in the root needs a path of its own below the new head.
+            // The page at 0 in the root needs its own path below the new head.
             let old_path = if self.root.word() == 0 { 0 } else { wanted.saturating_sub(1) };
             return wanted + old_path;
         };
@@ -362,7 +361,6 @@ impl<T> LockedIndex<'_, T> {
         Place::Word(node, node.place(index))
     }
 
-    /// Adds `change` to the count of an entry's kind.
     fn count(&mut self, entry: Entry, change: i64) {
         let counts = &mut self.inner.counts;
         match entry {
@@ -468,7 +466,6 @@ impl<T> LockedIndex<'_, T> {
         self.prune(Place::Word(node, 0));
     }
 
-    /// Returns whether a place has a tag.
     pub(super) fn is_tagged_at(&self, place: Place, tag: Tag) -> bool {
         match place {
             Place::Root => self.inner.root_tags >> tag as u8 & 1 != 0,
@@ -535,7 +532,6 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Returns whether the root holds an entry itself.
     pub(super) fn is_leaf_only(&self) -> bool {
         is_leaf(self.root.word())
     }
