@@ -1,8 +1,8 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
 //!
-//! Then all of `malloc`'s objects have a record, so `free` knows where to find it: at the end of
-//! the slot, which follows from the geometry of the slab or from the length of the block; see
-//! `checks::record`. Objects of caches that the program has created have none.
+//! Then each object of `malloc` has a record at the end of its slot (`checks/record.rs`), and the
+//! slab's geometry or the block's length gives the slot. Objects of caches that the program has
+//! created have no record.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::quarantine::MOST_OBJECTS;
@@ -15,12 +15,13 @@ use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfi
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, whose purpose is to find errors.
+/// Bytes of freed objects in quarantine: more under `QUARRY_DEBUG`, whose purpose is to find
+/// errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class whose objects are handed out in random order: this order parks [`WAYS`] objects of
-/// each class in use.
+/// Largest class whose objects are handed out in random order, which parks [`WAYS`] objects of each
+/// class in use.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
@@ -114,7 +115,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Allocates a small object: at random one of those that its class has ready.
+    /// Allocates a small object: a random one of the objects that its class has ready.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
@@ -286,9 +287,9 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Puts an object in, if there is room and this does not interrupt the running thread in here;
-    /// otherwise the caller keeps it. Then releases one whose time is over; false if there was
-    /// none.
+    /// Moves an object into quarantine if there is room, and releases one whose time is over.
+    /// Returns false if it released none, also if the running thread holds the quarantine's lock
+    /// itself.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
@@ -329,7 +330,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Releases all objects that wait; returns whether there were any.
+    /// Releases all objects in quarantine; returns whether there were any.
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
         loop {

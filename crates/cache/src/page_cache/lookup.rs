@@ -98,8 +98,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Like [`pin_locked`](Self::pin_locked), but takes no lock if a walk finds that the page was
-    /// evicted. For callers that then insert a page under the lock, and so still find one that
-    /// another task has inserted.
+    /// evicted. The caller then inserts a page under the lock, and finds there a page that another
+    /// task has inserted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,

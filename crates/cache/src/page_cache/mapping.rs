@@ -43,8 +43,8 @@ pub struct MappingOptions {
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
     /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
     pub allows_overread: bool,
-    /// The cache of the objects whose addresses are in the private words of its pages; an object is
-    /// freed with its page.
+    /// The cache of the objects in the private words of its pages; an object is freed with its
+    /// page.
     pub private: Option<CacheId>,
     /// A word for the owner of the mapping.
     pub owner: u64,
@@ -70,7 +70,6 @@ fresh_zero! {
 }
 
 impl Mapping {
-    /// Number of earlier mappings with this number.
     #[inline(always)]
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -127,7 +126,6 @@ impl LockedMapping<'_> {
     }
 }
 
-/// All mappings, by number.
 pub(super) struct Mappings {
     array: GrowingArray<Mapping>,
     /// The number that was given up last, or 0.
@@ -223,7 +221,6 @@ impl Mappings {
         self.array.len() as u32
     }
 
-    /// Mappings that are live. O(1).
     pub(super) fn live(&self) -> u32 {
         self.live.load(Relaxed)
     }
@@ -233,7 +230,6 @@ impl Mappings {
         (1..self.array.len() as u32).filter_map(|number| Some((number, self.numbered(number)?)))
     }
 
-    /// Visits the locks of the free list and of all mappings.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("page_cache->mappings", &self.free);
         self.all().for_each(|(_, mapping)| mapping.index.visit_locks(visit));

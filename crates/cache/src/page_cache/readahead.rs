@@ -2,7 +2,7 @@
 //! a page that was marked for this (`mm/readahead.c`, Linux 6.6).
 //!
 //! A *window* is the `pages` pages from `start` on that one request reads. Its last `ahead` pages
-//! were not asked for; the first of these is marked (`State::READAHEAD`), and its first use starts
+//! were not requested; the first of these is marked (`State::READAHEAD`), and its first use starts
 //! the next window while the reader still has pages to use:
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //! |  pages that were asked for  |M  pages read ahead ..............|
 //! ```
 //!
-//! A stream that goes on doubles its windows up to `most`; a miss that continues no stream reads
-//! only what was asked for, and does not change the known stream. Interleaved streams find their
-//! sizes again from the pages that are cached after their markers.
+//! A continued stream doubles its windows up to `most`. A miss that continues no stream reads only
+//! the requested pages, and does not change the recorded stream. The window sizes of interleaved
+//! streams follow from the pages that are cached after their markers.
 //!
 //! Invariant: `ahead <= size <= most`, where a mapping has one `most` for all its requests.
 
@@ -34,9 +34,9 @@ pub enum Trigger {
 /// A request to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// The first page that is asked for, or the marked page.
+    /// The first requested page, or the marked page.
     pub index: u64,
-    /// Number of pages asked for, at least 1.
+    /// Number of requested pages, at least 1.
     pub pages: u32,
     /// Largest window in pages, at least 1.
     pub most: u32,
@@ -44,7 +44,7 @@ pub struct Need {
     pub trigger: Trigger,
 }
 
-/// Pages to read in one go.
+/// Pages to read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first page.
@@ -124,7 +124,6 @@ impl ReadAhead {
         self.next > 0 && (index == self.next || index + 1 == self.next)
     }
 
-    /// Begins a stream.
     fn begin(&mut self, index: u64, pages: u32, most: u32) -> Window {
         self.start = index;
         self.size = first_size(pages, most);
@@ -144,7 +143,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a miss after pages that a stream may have left in the cache, or a random one.
+    /// Handles a random miss, or a miss after pages that a stream may have left in the cache.
     fn join_or_read(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let front = u64::from(most).min(index) as u32;
@@ -161,8 +160,8 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Returns the window that the record describes. If the request itself is for its marked page,
-    /// the window includes the next one.
+    /// Returns the window that the record describes, and the next one too if the request is for its
+    /// marked page.
     fn read(&mut self, index: u64, most: u32) -> Window {
         if index == self.start && self.size == self.ahead {
             let more = next_size(self.size, most);

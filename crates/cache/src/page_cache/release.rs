@@ -1,9 +1,8 @@
-//! Release of pages that are in no index and have no pins: off their lists, their memory to the
-//! page allocator, their descriptors to the free ones.
+//! Release of pages that are in no index and have no pins: takes them off their lists, and frees
+//! their memory and their descriptors.
 //!
-//! A task that gives up the last pin of a page that is in no index owns the page. It collects such
-//! pages, and releases many together. A drain of add batches, which pin the pages in them, finds
-//! some as well.
+//! The task that gives up the last pin of a page in no index owns the page. It collects such pages,
+//! also those that a drain of add batches finds, and releases many together.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -38,7 +37,6 @@ impl<H: Host> Releases<'_, H> {
         self.count += 1;
     }
 
-    /// Releases the collected pages.
     pub(super) fn flush(&mut self) {
         let count = core::mem::take(&mut self.count);
         self.cache.release(&self.pages[..count]);
@@ -52,7 +50,6 @@ impl<H: Host> Drop for Releases<'_, H> {
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// A collector of pages to release.
     pub(super) fn releases(self) -> Releases<'a, H> {
         Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
     }
@@ -121,7 +118,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
     }
 
-    /// Frees the private objects of pages.
     fn free_private_objects(self, pages: &[PageNo]) {
         let (mut objects, mut count, mut of) = ([Object::dangling(); TOGETHER], 0, 0);
         let free = |of: u32, objects: &[Object]| {

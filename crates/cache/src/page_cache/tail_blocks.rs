@@ -1,9 +1,9 @@
-//! Pages after which memory can be read, and the blocks that cannot serve them.
+//! Blocks for pages that a program may overread, because memory after the page can be read.
 //!
-//! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So a
-//! page that may be overread is never the last block of its pageblock. The page allocator would
-//! return such a block again as soon as it is freed, because its lists give the latest one first;
-//! so the block is set aside until memory goes back.
+//! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So
+//! such a page is never the last block of its pageblock. The lists of the page allocator would
+//! return a freed last block at once, the latest block first. So the cache sets it aside until
+//! memory goes back.
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 
@@ -25,7 +25,6 @@ pub(super) struct TailBlocks {
     first: CountedLock<[Pfn; ORDERS]>,
 }
 
-/// Returns whether a block is the last one of its pageblock.
 fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
     (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }

@@ -3,7 +3,8 @@
 //! Tasks sleep on one of 256 words, selected by the number of the page (like the kernel's table of
 //! page wait queues, `PAGE_WAIT_TABLE_BITS` = 8, Linux 4.10). A word counts wake-ups. A waiter
 //! reads the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged. The
-//! task that clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds
+//! task that clears `WAITERS` increments the word afterwards. So a waiter whose flag was cleared
+//! finds
 //! another value, and reads the state again.
 
 use crate::lru::{PageNo, State, StateWord};
@@ -18,7 +19,6 @@ const QUEUES: usize = 256;
 /// takes.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 0 } else { 100 };
 
-/// The words that tasks sleep on.
 pub(super) struct Waits {
     queues: OsArray<AtomicU32>,
 }

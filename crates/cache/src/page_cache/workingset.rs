@@ -71,13 +71,13 @@ pub struct Refault {
     /// The page goes to the active list (`workingset_activate_file`); the caller calls
     /// [`Clock::activated`] for it.
     pub activate: bool,
-    /// The page was active before it was evicted (`workingset_restore_file`, counted where it is
-    /// activated too).
+    /// The page was active before it was evicted (`workingset_restore_file`, if it is activated
+    /// too).
     pub workingset: bool,
 }
 
 fresh_zero! {
-    /// The clock of the lists of one node. Zero bytes are a clock that has not begun.
+    /// The clock of the lists of one node. Zero bytes stand for a clock at 0.
     #[derive(Default)]
     pub struct Clock {
         nonresident_age: AtomicU64,
@@ -85,7 +85,7 @@ fresh_zero! {
 }
 
 impl Clock {
-    /// A clock that has not begun.
+    /// A clock at 0.
     #[must_use]
     pub const fn new() -> Self {
         Self { nonresident_age: AtomicU64::new(0) }
@@ -162,8 +162,8 @@ mod tests {
             prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
         }
 
-        /// The distance counts what was evicted or activated in between, also where the clock or
-        /// the field of a shadow entry begins anew.
+        /// The distance counts evictions and activations, also where the clock or the stored time
+        /// wraps.
         #[test]
         fn a_distance_is_what_has_passed(
             start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),
@@ -187,7 +187,7 @@ mod tests {
             prop_assert_eq!(refault, Refault { distance: passed, activate, workingset: true });
         }
 
-        /// Coarse times err by less than a bucket, and never say that less has passed.
+        /// A coarse time lengthens a distance by less than a bucket, and never shortens it.
         #[test]
         fn a_bucket_only_lengthens_a_distance(
             start in 0..1u64 << 40, passed in 0..1u64 << 20, order in 1..12u32,

@@ -9,8 +9,8 @@
 //! ```text
 //! share of the first side = (2 d + c) / (3 c + 3 d)
 //! ```
-//! A scan is twice this share of the amount of its priority. Events fade: when the two costs
-//! together exceed a quarter of all pages, both are halved.
+//! A scan takes twice this share of the number of its priority. Costs fade: when both together
+//! exceed a quarter of all pages, both are halved.
 
 /// Recent costs of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct Costs {
     seen_objects: u64,
 }
 
-/// A part of a whole: the share of one side in twice its scan.
+/// The share of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     numerator: u64,
@@ -30,7 +30,6 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Half of the work.
     #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
@@ -58,18 +57,15 @@ impl Costs {
         }
     }
 
-    /// The share of cached pages.
     pub(super) fn of_pages(&self) -> Share {
         share(self.pages, self.objects)
     }
 
-    /// The share of registered objects.
     pub(super) fn of_objects(&self) -> Share {
         share(self.objects, self.pages)
     }
 }
 
-/// The share of a side of cost `own`.
 fn share(own: u64, other: u64) -> Share {
     // One more on each side, so that both sides share equally when there are no refaults.
     let (own, other) = (own + 1, other + 1);

@@ -1,27 +1,25 @@
 //! The shortage of memory in three levels, and the callbacks for it (`vmpressure`, Linux 3.10).
 //!
-//! The level follows from the part that a reclaim can free of what it looks at: in a window of 512
-//! pages or objects, less than 40 % is medium, and less than 5 % is critical. A reclaim that looks
-//! at an eighth of everything at once is critical too. Callbacks are called when the level changes,
-//! and not again while it stays.
+//! The level follows from the part that a reclaim frees of each 512 pages or objects that it looks
+//! at: up to 40 % is medium, up to 5 % critical. A reclaim that looks at an eighth of everything at
+//! once is critical too. It calls the callbacks only when the level changes.
 
 use super::shrinkers::Shrunk;
 use quarry_mm::stack::Pressure;
 use quarry_sys::hooks::{HookId, Hooks};
 use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
-/// Callbacks that a stack can have.
+/// Most callbacks of a stack.
 pub const MOST_CALLBACKS: usize = 16;
 /// Pages and objects that a reclaim looks at before the level is set (`vmpressure_win`, Linux 3.10:
 /// 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// Percentages of pages and objects that were looked at and not freed (Linux 3.10).
+/// Percentages that are not freed from which on a window is medium or critical (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// At this priority and below, the level is critical in any case (Linux 3.10).
 const CRITICAL_PRIORITY: u32 = 3;
 
-/// A callback for levels.
 #[derive(Clone, Copy)]
 struct Callback {
     context: *const (),
