@@ -17,7 +17,7 @@ use quarry_sys::report::{abort, warn};
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
 
-/// The call that found something, if the program made one.
+/// The call of the program that led to a finding, if it made one, and the object's address.
 struct Found(Option<Entry>, usize);
 
 impl fmt::Display for Found {
@@ -30,9 +30,9 @@ impl fmt::Display for Found {
 }
 
 impl Checks {
-    /// Reports a fault if the access was to memory of `stack`, to which the checks belong, that the
-    /// checks have made inaccessible; otherwise returns. For a SIGSEGV handler: takes no lock, and
-    /// may read a block that another thread is about to hide.
+    /// Reports an access to memory of `stack`, to which the checks belong, that the checks have
+    /// made inaccessible, and aborts; otherwise returns. For a SIGSEGV handler: waits for no lock,
+    /// and may read a block that another thread is about to hide.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.is_ready() {
             self.on(stack).report_fault(address, is_write);
@@ -261,7 +261,6 @@ impl<C: StackConfig> Checker<'_, C> {
         abort()
     }
 
-    /// Returns whether the cache is one of `malloc`'s.
     pub(super) fn is_of_malloc(id: CacheId) -> bool {
         id.index() <= quarry_mm::heap::classes::COUNT
     }
@@ -277,7 +276,6 @@ fn tell_owners(slot: Slot, shape: &Shape) {
     }
 }
 
-/// Prints the threads that allocated and freed an object.
 #[inline(never)]
 pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     let now = quarry_sys::clock::monotonic_ns();

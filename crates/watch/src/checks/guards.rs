@@ -80,7 +80,7 @@ impl GuardedObject {
     /// # Safety
     /// The object is in use, its page is accessible, and the program does not know of it yet.
     pub unsafe fn arm(&self) {
-        // SAFETY: the two ranges are the rest of its page.
+        // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
 
@@ -89,7 +89,7 @@ impl GuardedObject {
     /// # Safety
     /// The page of the object is accessible.
     pub unsafe fn damage(&self) -> Option<usize> {
-        // SAFETY: the two ranges are the rest of its page.
+        // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
     }
 }
