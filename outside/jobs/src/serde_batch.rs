@@ -11,9 +11,9 @@ use std::collections::HashMap;
 const DOCUMENTS: u64 = 5_000;
 /// Entries of the index, for each hundredth of the job.
 const ENTRIES: u64 = 300_000;
-/// Its keys, likewise.
+/// Keys of the index, for each hundredth of the job.
 const KEYS: u64 = 60_000;
-/// Strings to be sorted, likewise.
+/// Strings to be sorted, for each hundredth of the job.
 const STRINGS: u64 = 40_000;
 
 #[derive(Serialize, Deserialize)]

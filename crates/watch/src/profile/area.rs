@@ -21,7 +21,7 @@ pub(super) enum Did {
     Free,
 }
 
-/// See the module; [`layout`](super::layout) describes the words.
+/// The counts of a profile in memory; [`layout`](super::layout) describes the words.
 pub struct Area {
     start: NonNull<AtomicU64>,
     buckets: usize,
@@ -178,8 +178,8 @@ impl Area {
     }
 }
 
-/// A number for a call site and a size, not 0. Two with the same number are counted as one: among
-/// 16,384 pairs this happens once in 10^11 profiles.
+/// A number for a call site and a size, not 0. Two pairs with the same number are counted as one:
+/// among 16,384 pairs this happens once in 10^11 profiles.
 fn hash(trace: &[u64], size: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = trace.iter().fold(size.wrapping_mul(FACTOR), |hash, address| {

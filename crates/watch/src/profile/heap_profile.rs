@@ -36,14 +36,13 @@ pub struct ProfileOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// Tables, made for the first profile.
 struct Tables {
     area: Area,
     records: Records,
     countdowns: OsArray<Countdown>,
 }
 
-/// See the module. All zero bytes before the first profile.
+/// The heap profile of one stack. All zero bytes before the first profile.
 ///
 /// States: never prepared -> prepared (the session is even) <-> on (odd).
 pub struct HeapProfile {
@@ -109,14 +108,14 @@ impl HeapProfile {
     /// nothing before [`prepare`](Self::prepare), and while a profile is on. O(buckets + slots).
     ///
     /// # Errors
-    /// If a task is still adding to the previous one.
+    /// If a task is still adding to the previous profile.
     pub(crate) fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let session = self.session.load(Ordering::SeqCst);
         if session % 2 == 1 {
             return Ok(());
         }
-        // A task sets `busy` before it reads the session: so one of the two sees the other.
+        // A task raises `busy` before it reads the session: one of the two tasks sees the other.
         if self.busy.load(Ordering::SeqCst) != 0 {
             return Err(Busy);
         }
@@ -154,12 +153,14 @@ impl HeapProfile {
 
     #[inline(always)]
     fn countdown(&self, slot: usize) -> Option<&Countdown> {
-        // A division would take longer than all the rest: slots are below the number of slots.
+        // No modulo, which would cost more than all other steps: `slot` is below the number of
+        // slots.
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown of a CPU for an object of `size` bytes that is not a sample; `None` if it may
-    /// be one. The caller that then allocates the object calls [`pass`](Passing::pass).
+    /// The countdown of a CPU for an object of `size` bytes that is not a sample; `None` if the
+    /// object may be a sample. If the caller allocates the object, it calls
+    /// [`pass`](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;
@@ -190,7 +191,7 @@ impl HeapProfile {
 
             bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
-                    // Counted as freed, because it would stay in use for ever.
+                    // Counts it as freed, because otherwise it would count as in use for ever.
                     tables.area.count_freed(bucket, size);
                     tables.area.note_lost();
                     return None;
@@ -218,7 +219,6 @@ impl HeapProfile {
         tables.records.give(record);
     }
 
-    /// The record of a sampled object.
     pub(crate) fn read(&self, record: u32) -> Option<Sampled> {
         self.tables.get()?.records.read(record)
     }
@@ -273,7 +273,6 @@ pub(crate) struct Passing<'a> {
 }
 
 impl Passing<'_> {
-    /// Counts the object.
     #[inline(always)]
     pub(crate) fn pass(self) {
         self.countdown.pass(self.size);

@@ -1,9 +1,9 @@
 //! The sampled objects that are in use.
 //!
 //! A record keeps its place as long as the process lives, so any task that has its number may read
-//! it at any time. Free records form a stack, linked through themselves; its head counts changes,
-//! so that a task that was interrupted while taking a record notices when another has taken and
-//! returned it.
+//! it at any time. Free records form a stack, linked through themselves. The head of the stack
+//! counts changes, so that an interrupted task notices if another task has taken and returned a
+//! record.
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -12,7 +12,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// Records: 32 GiB of live objects at a mean of 512 KiB.
 pub const MOST_RECORDS: usize = if cfg!(any(test, quarry_model)) { 32 } else { 64 << 10 };
 
-/// No record.
+/// The number of no record.
 pub const NO_RECORD: u32 = 0;
 
 fresh_zero! {
@@ -50,8 +50,6 @@ pub struct Sampled {
     pub(super) session: u32,
 }
 
-/// See the module.
-///
 /// Equation: `records = in use + free in the stack + never used`.
 pub(super) struct Records {
     records: OsArray<Record>,
@@ -67,7 +65,6 @@ impl Records {
         Ok(Self { records, free: AtomicU64::new(0), used: AtomicU32::new(1) })
     }
 
-    /// Bytes of all records.
     pub(super) const BYTES: usize = MOST_RECORDS * size_of::<Record>();
 
     /// Takes a free record; `None` if all are in use. O(1), without a lock.
@@ -98,7 +95,6 @@ impl Records {
         }
     }
 
-    /// Writes a record that was taken.
     pub(super) fn write(&self, number: u32, sampled: &Sampled) {
         let record = self.records.at(number as usize);
         record.size.store(sampled.size as u64, Ordering::Relaxed);

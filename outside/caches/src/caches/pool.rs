@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use std::io;
 use std::ptr;
 
-/// Addresses of `len` pages. Those that were never touched, or discarded, are zero and take no
+/// Addresses of `len` pages. Pages that were never touched, or were discarded, are zero and take no
 /// memory.
 pub(super) struct Pool {
     base: *mut Page,
@@ -18,10 +18,9 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Reserves the addresses.
     ///
     /// # Errors
-    /// Where the system has none.
+    /// If the system has no addresses.
     pub(super) fn reserve(len: u32) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -39,7 +38,6 @@ impl Pool {
         unsafe { libc::madvise(self.base.cast(), self.len as usize * PAGE_BYTES, advice) };
     }
 
-    /// The page at `at`.
     #[inline(always)]
     pub(super) fn page(&self, at: u32) -> &Page {
         debug_assert!(at < self.len);
