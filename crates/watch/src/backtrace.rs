@@ -1,15 +1,13 @@
 //! Prints return addresses as object files and offsets.
 //!
-//! Looks up no name, because this would take the loader's locks. `addr2line -e FILE OFFSET` and gdb
-//! turn an offset into a line.
+//! Looks up no name, which takes the loader's locks. `addr2line -e FILE OFFSET` finds the line.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
 use quarry_sys::own_stack;
 use quarry_sys::report::{Line, warn};
 
-/// Prints addresses up to the first 0, without leading addresses in `libquarry`. O(addresses *
-/// mappings of the process).
+/// Prints addresses up to the first 0, without leading addresses in `libquarry`.
 #[cold]
 #[inline(never)]
 pub(super) fn print_callers(frames: &[u64]) {

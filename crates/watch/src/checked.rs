@@ -15,13 +15,11 @@ use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfi
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of freed objects in quarantine: more under `QUARRY_DEBUG`, whose purpose is to find
-/// errors.
+/// Bytes in quarantine: more under `QUARRY_DEBUG`, whose purpose is to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class whose objects are handed out in random order, which parks [`WAYS`] objects of each
-/// class in use.
+/// Largest class in random order, which parks [`WAYS`] objects of each class in use.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
@@ -49,7 +47,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(instrument, true);
     }
 
-    /// Allocates an object with a record.
     pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
         self.alloc_roomy(request, 0)
     }
@@ -288,8 +285,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     /// Moves an object into quarantine if there is room, and releases one whose time is over.
-    /// Returns false if it released none, also if the running thread holds the quarantine's lock
-    /// itself.
+    /// Returns false if it released none, or if the running thread holds the lock.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
@@ -343,8 +339,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.free_hidden() || any
     }
 
-    /// Checks every object that waits in quarantine; reports one that was written, and aborts.
-    /// O(objects that wait).
+    /// Checks every object in quarantine; reports a write to one, and aborts. O(objects).
     pub(super) fn look_at_waiting(&self) {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
         for place in 0..quarantine.len() {

@@ -41,8 +41,7 @@ impl Checks {
         Checker { stack, checks: self }
     }
 
-    /// Returns false if no check knows an allocation; costs two loads while all checks are off.
-    /// O(1).
+    /// Returns false if no check knows an allocation; two loads while all checks are off. O(1).
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
         stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()

@@ -82,9 +82,8 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports a request that was not for `size` bytes at a multiple of `align`, like
-    /// `Stack::demand_size`. The C++ library rounds its requests up to the alignment, and requests
-    /// one byte instead of none.
+    /// Reports a request that was not for `size` bytes at `align`, like `Stack::demand_size`. The
+    /// C++ library rounds sizes up to the alignment, and requests one byte instead of none.
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;

@@ -138,8 +138,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.note_caller(&object.tracks.freed);
         // If the system refuses, a later misuse is found only by the object's state.
         let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
-        // A place that does not go back is lost. To wait here could be to wait for this thread's
-        // own lock.
+        // A lost place is better than a wait for this thread's own lock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }

@@ -32,8 +32,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Makes the guard page after a slot accessible again, if there is one; false if the system
-    /// refuses.
+    /// Makes the guard page after a slot, if any, accessible again; false if the system refuses.
     pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
         let os = self.stack.arena().os();
         self.guard_page(slot).is_none_or(|page| {
@@ -42,8 +41,7 @@ impl<C: StackConfig> Checker<'_, C> {
         })
     }
 
-    /// Frees a large object so that it faults for a while. If this is not possible, returns false,
-    /// and the whole block is accessible.
+    /// Frees a large object so that it faults for a while. After false, the block is accessible.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.stack.has_small_pages()) else { return false };
@@ -99,8 +97,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// Gives back the memory of a hidden block. A block that the system does not make accessible
-    /// again is lost: it must not be allocated.
+    /// Gives back a hidden block. A block that stays inaccessible is lost: it is not allocated
+    /// again.
     fn free_hidden_block(&self, block: Block<Freed>) {
         if !self.stack.show(&block) {
             return;

@@ -140,7 +140,6 @@ fn look_up(cache: &impl PageCache, shared: &Shared<'_>, latency: Duration) -> Co
     counts
 }
 
-/// CPU time of the running thread.
 fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock writes the whole of `time`.
@@ -161,8 +160,7 @@ fn miss(cache: &impl PageCache, key: Key, latency: Duration, counts: &mut Counts
         counts.in_fills += start.elapsed();
     });
     counts.in_misses += start.elapsed();
-    // A later hit checks the bytes; a look now would be a second use of the page. A page that the
-    // cache refuses is a failure.
+    // A later hit checks the bytes; a look now would be a second use. A refused page is a failure.
     counts.verified += u64::from(is_in);
 }
 

@@ -54,7 +54,6 @@ impl Key {
         folded ^ folded >> 29
     }
 
-    /// The word of the page at `place`.
     #[inline(always)]
     fn word(self, place: usize) -> u64 {
         self.mixed().wrapping_add(place as u64)

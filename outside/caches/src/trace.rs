@@ -3,7 +3,6 @@
 use crate::random::Random;
 use std::fmt;
 
-/// Skew of the Zipf distribution.
 const SKEW: f64 = 0.9;
 
 /// A workload. `C` is the number of pages that fit into the cache.

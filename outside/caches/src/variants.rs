@@ -146,8 +146,7 @@ mod tests {
                 };
                 let measurement = order.measure().unwrap();
                 assert_eq!(measurement.verified, measurement.operations, "{}", variant.name);
-                // These caches split their capacity into shards, of which one may be too small, or
-                // admit pages by frequency.
+                // These caches have shards, of which one may be too small, or admit by frequency.
                 let keeps_what_fits = !matches!(variant.name, "quick_cache" | "moka" | "foyer");
                 // The background thread of a stack under a limit frees pages when all that it holds
                 // is below the low mark for a moment: frames on their way to a list count, too.

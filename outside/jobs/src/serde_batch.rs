@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Documents of one batch.
 const DOCUMENTS: u64 = 5_000;
 /// Entries of the index, for each hundredth of the job.
 const ENTRIES: u64 = 300_000;

@@ -38,8 +38,7 @@ impl CachedFile {
     }
 }
 
-/// The parts of `len` bytes at `offset`, page by page: the index, the place in the page, and the
-/// place among the bytes.
+/// The parts of `len` bytes at `offset`: the page, the place in it, and the place in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 const RECORDS: TableDefinition<u64, &[u8]> = TableDefinition::new("records");
 const BY_NAME: TableDefinition<&str, u64> = TableDefinition::new("by name");
 
-/// Records that one transaction inserts.
 const BATCH: u64 = 1000;
 /// One of this many records is deleted, and one rewritten with a longer value.
 const DELETED: u64 = 7;
@@ -80,8 +79,7 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
         transaction.commit()?;
         next = end;
     }
-    // Transactions are small: until the commit, redb keeps their changes in the heap, under the
-    // same limit.
+    // Transactions are small: redb keeps their changes in the heap, under the same limit.
     let changed: Vec<u64> =
         (0..amount.records).filter(|key| is_deleted(*key) || is_rewritten(*key)).collect();
     for keys in changed.chunks(BATCH as usize) {

@@ -1,5 +1,4 @@
-//! The example of `docs/sqlite.md` as a program: rusqlite with the SQLite that it brings along, on
-//! Quarry.
+//! The example of `docs/sqlite.md`: rusqlite with its own SQLite, on Quarry.
 
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};

@@ -1,10 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! A release goes over its pages twice. Inner pages, which are most, leave first, under their batch
-//! locks; sentinels leave afterwards, under the LRU lock. In one pass in list order, each removed
-//! sentinel would make the next page a sentinel. `batches.rs` defines the words and the locks of
-//! each change.
+//! A release takes its inner pages off first, under their batch locks, and its sentinels
+//! afterwards, under the LRU lock. In list order, each removed sentinel would make the next page a
+//! sentinel. `batches.rs` defines these words and the locks of each change.
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
@@ -54,8 +53,7 @@ impl BatchedLists {
         self.nodes.at(node.0 as usize)
     }
 
-    /// Locks the lists of `node`: keeps `held` if it is their lock, and releases it first
-    /// otherwise.
+    /// Locks the lists of `node`: keeps `held` if it is their lock, else releases it first.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
@@ -67,8 +65,7 @@ impl BatchedLists {
         held.get_or_insert_with(|| self.of(node).hold(node))
     }
 
-    /// Like `relock`, for the batch lock of a page that is being released. A scan may change the
-    /// page's tag until the lock is held.
+    /// Like `relock`, for a page's batch lock. A scan may change the tag until the lock is held.
     fn relock_batch<'a, 'b>(
         &'a self,
         held: &'b mut Option<Batch<'a>>,
@@ -96,8 +93,7 @@ impl BatchedLists {
             if !descriptor.state.load().has(State::LRU) {
                 continue;
             }
-            // A sentinel becomes an inner page when its batch is closed; the second pass takes it
-            // too.
+            // A sentinel may become an inner page meanwhile; the second pass takes it too.
             let is_inner = role(descriptor) == INNER && {
                 let batch = self.relock_batch(&mut held, descriptor);
                 let is_inner = role(descriptor) == INNER;
@@ -113,7 +109,6 @@ impl BatchedLists {
         sentinels
     }
 
-    /// Takes the pages in `sentinels` off, under the LRU lock and their batch locks.
     fn release_sentinels(
         &self,
         table: &DescriptorTable,

@@ -11,8 +11,6 @@
 //!   tag 7 |    tag 19     |   tag 4     |
 //! ```
 //!
-//! Locks for each change:
-//!
 //! | change | locks |
 //! |---|---|
 //! | an inner page leaves | the batch lock of its tag |
@@ -27,10 +25,7 @@
 //! have the role `OPEN`; `added - removed = pages on the list`.
 //!
 //! So the batch lock of an inner page also guards its neighbours, whose links change when the page
-//! leaves.
-//!
-//! The LRU lock is taken before batch locks. Only a task that holds the LRU lock waits for a second
-//! batch lock.
+//! leaves. A task takes the LRU lock before batch locks, and a second batch lock only under it.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};
@@ -73,7 +68,6 @@ impl Tags {
         Self { seed, tag: seed as usize % BATCH_LOCKS }
     }
 
-    /// The state from which the sequence continues.
     pub(super) fn seed(self) -> u32 {
         self.seed
     }
@@ -86,7 +80,6 @@ impl Tags {
     }
 }
 
-/// One list, and the state of its open batch.
 struct Head {
     pages: List<PageNo>,
     /// Chooses the tags of the list's batches; the open batch has the tag chosen last.
@@ -120,10 +113,8 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
-/// The tail of a list, with the batch lock of its last page.
-///
-/// The last page is a sentinel, and changes only under the LRU lock. So a scan holds no other batch
-/// lock, and tasks that release pages of other batches go on.
+/// The tail of a list, with the batch lock of its last page. This page is a sentinel, which changes
+/// only under the LRU lock, so the scan needs no other batch lock.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,
@@ -264,10 +255,6 @@ impl NodeLists {
         taken
     }
 
-    /// Checks the equations.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate(&self, table: &DescriptorTable, node: NodeId) -> Result<(), Broken> {
         let (locked, _batches) = self.hold_all(node);
         for list in ListKind::ALL {
@@ -350,7 +337,6 @@ impl Locked<'_> {
         head.pages.remove(table, page);
     }
 
-    /// Takes a page off its list; `batch` is its batch lock.
     pub(super) fn release(&mut self, batch: &Batch<'_>, table: &DescriptorTable, page: PageNo) {
         effort::spend(Effort::LruPage, 1);
         let descriptor = table.at(page);

@@ -7,10 +7,8 @@ use super::splice::Splice;
 /// from 6.10 on, and four times the first (document 004).
 pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 
-/// Options of the LRU lists.
-///
-/// `splice` adds and releases a page 8 to 13 ns faster than `single` with two threads, and 3 ns
-/// slower with one (`docs/policies/lru-splice.md`).
+/// Options of the LRU lists. `splice` adds and releases a page 8 to 13 ns faster than `single` with
+/// two threads, and 3 ns slower with one (`docs/policies/lru-splice.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruOptions<P = Splice> {
     /// The locking of the lists.
@@ -18,8 +16,7 @@ pub struct LruOptions<P = Splice> {
     /// Pages of a full add batch, at most [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH). Under
     /// `batched` and `splice` also pages of a closed batch of a list.
     pub add_batch: usize,
-    /// Locks count acquisitions, contention and time. Otherwise they read no clock and store
-    /// nothing.
+    /// Locks count acquisitions, contention and time; otherwise they read no clock.
     pub counts: bool,
 }
 

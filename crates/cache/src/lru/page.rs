@@ -56,8 +56,7 @@ fresh_zero! {
         pub order: AtomicU8,
         /// The group that the page is charged to.
         pub group: AtomicU8,
-        /// 1 while the owner of the mapping holds the page (`held.rs`). Only the one task that
-        /// holds pages of the mapping writes this field.
+        /// 1 while the mapping's owner holds the page (`held.rs`). Only this owner writes it.
         held: AtomicU8,
         /// The task that has latched the page for writing, if it recorded itself; else 0.
         pub writer: AtomicU32,
@@ -81,8 +80,7 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the owner of the page's mapping holds the page. A later load of the key
-    /// finds a key at least as new as the answer.
+    /// Returns whether the page is held. A later load of its key finds one at least as new.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -148,9 +146,8 @@ impl Descriptor {
     }
 }
 
-/// All descriptors of a page cache, in an address range of their own.
-///
-/// Invariant: descriptors `0..len` are readable; a free one has `state = 0`.
+/// All descriptors of a page cache, in their own address range. Invariant: descriptors `0..len` are
+/// readable; a free one has `state = 0`.
 pub struct DescriptorTable {
     array: GrowingArray<Descriptor>,
     _window: Window,
@@ -201,8 +198,7 @@ impl DescriptorTable {
         self.array.page_bytes()
     }
 
-    /// Gives back the memory of free descriptors, which fill whole pages of the system. Readers
-    /// still find zero there. Returns false if the system refuses.
+    /// Gives back the memory of free descriptors, which then reads as zero; false if refused.
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
@@ -220,7 +216,6 @@ impl DescriptorTable {
     }
 }
 
-/// The links of the LRU lists.
 impl Links for DescriptorTable {
     type Member = PageNo;
 

@@ -43,10 +43,9 @@ impl ListKind {
 pub enum Waiting {
     /// The scan waits.
     Waits,
-    /// The scan waits, except for a lock that the running task itself holds: for reclaim inside
-    /// `malloc`, which a signal handler may call. A holder of these locks requests no memory, so
-    /// waiting ends. A scan that only tried the locks would find nothing while a holder waits for a
-    /// CPU, and `malloc` would fail although there are clean pages.
+    /// The scan waits, except for a lock that the running task holds: for reclaim inside `malloc`,
+    /// also in a signal handler. Holders request no memory, so the wait ends. If the scan only
+    /// tried the locks, `malloc` would fail while a holder waits for a CPU.
     ForOthers,
 }
 
@@ -106,10 +105,8 @@ pub trait LruPolicy: Copy + Debug + Default + Eq + Send + Sync + 'static {
     fn build(&self, setup: Setup) -> OsResult<Self::Lists>;
 }
 
-/// The lists of all nodes under one policy.
-///
-/// A page is on a list iff its flag `LRU` is set. Its node and its flag `ACTIVE` select the list:
-/// the node never changes, and no task changes the flag while the page is on a list.
+/// The lists of all nodes under one policy. A page is on a list iff its flag `LRU` is set. Its node
+/// and its flag `ACTIVE` select the list; neither changes while the page is on it.
 pub trait Lists: Send + Sync + 'static {
     /// Puts at most `MOST_ADD_BATCH` pages on the fronts of their lists, one after the other. The
     /// pages are on no list, and the caller has pinned them.
@@ -169,14 +166,12 @@ impl Tally {
     }
 }
 
-/// Most pages that one scan moves from the tail to the front because they cannot be pinned: they
-/// are in no index any more, and leave the list when their last user is done.
+/// Most pages that a scan moves from the tail to the front because they are in no index any more.
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.
 pub trait Tail {
-    /// The last page. `None` if the list is empty, or if the running task holds the page's batch
-    /// lock and the scan waits only for other tasks.
+    /// The last page. `None` also if the scan may not wait because the running task holds its lock.
     fn last(&mut self) -> Option<PageNo>;
 
     /// Takes the last page, which was pinned, off the list.

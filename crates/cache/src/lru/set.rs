@@ -1,5 +1,4 @@
-//! The LRU of a page cache: the lists of all nodes under a policy, with an add batch of each CPU
-//! in front of them.
+//! The LRU of a page cache: the lists of all nodes, and the add batch of each CPU.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
 use super::options::LruOptions;
@@ -14,14 +13,11 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The add batch of one CPU, on cache lines of its own.
 #[repr(align(128))]
 struct AddBatch {
     waiting: CountedLock<Pages, Chosen>,
 }
 
-/// The LRU of a page cache.
-///
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
@@ -33,8 +29,7 @@ pub struct LruSet<P: LruPolicy = Splice> {
     batches: OsArray<AddBatch>,
 }
 
-/// Receives pages whose last pin was given up while they were in no index. They are on no list; the
-/// receiver owns and frees them. Called without locks.
+/// Receives pages without index, list and pins; it owns and frees them. Called without locks.
 pub type Released<'a> = dyn FnMut(PageNo) + 'a;
 
 /// Sets or clears `ACTIVE` of a page that is on no list.
@@ -81,9 +76,9 @@ impl<P: LruPolicy> LruSet<P> {
         self.options
     }
 
-    /// Puts a page, which is on no list and pinned by the caller, into the add batch of a slot; the
-    /// batch pins it too. Moves a full batch to the lists. If another task holds the batch, the
-    /// page goes to its list at once.
+    /// Puts a page, which is on no list and pinned by the caller, into a slot's add batch, which
+    /// pins it too. Moves a full batch to the lists; if another task holds the batch, only the
+    /// page.
     pub fn add(
         &self,
         table: &DescriptorTable,
@@ -116,8 +111,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.move_to_lists(table, slot, all.as_slice(), released);
     }
 
-    /// Moves the add batches of all slots to the lists; waits for batches that other tasks hold.
-    /// Other tasks may still be moving some pages afterwards. O(slots).
+    /// Moves all add batches to the lists. Other tasks may still move pages afterwards. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();
@@ -125,10 +119,8 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Puts pages on their lists, and gives up one pin of each.
-    ///
-    /// A page that has no other pin and is in no index is released without being put on a list
-    /// (like `folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
+    /// Puts pages on their lists, and gives up one pin of each. Releases a page without other pins
+    /// and index instead (`folio_batch_move_lru`; Linux 4.15 adds it and takes it off again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -164,8 +156,7 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Takes pages that the caller owns off their lists, many in one critical section. Skips pages
-    /// on no list.
+    /// Takes pages that the caller owns off their lists; skips pages on no list.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.remove(table, pages);
     }
@@ -182,8 +173,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds: for
-    /// reclaim inside `malloc`, which a signal handler may call.
+    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
@@ -194,9 +184,8 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
-    /// Puts isolated pages on the fronts of their lists, one after the other: on the active list
-    /// where the second field is true. Gives up the pins of [`isolate`](Self::isolate). `slot` is
-    /// the slot of the running CPU.
+    /// Puts isolated pages on the fronts of their lists, the active list where the field is true,
+    /// and gives up the pins of [`isolate`](Self::isolate). `slot` is that of the running CPU.
     pub fn put_back(
         &self,
         table: &DescriptorTable,
@@ -233,8 +222,7 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Checks the equations of lists and batches. O(pages). For tests: no other task may use the
-    /// set.
+    /// Checks the equations of lists and batches; no other task may use the set. O(pages).
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -1,14 +1,13 @@
 //! `splice`: like `batched`, but adds pages as whole lists that are linked outside of the lock
 //! (D. Jordan, "splice local lists onto the front of the LRU", January 2018; never merged).
 //!
-//! The pages of an add batch become up to four *local lists*, one for each list of each node that
-//! they go to. A local list is one closed batch: one tag, and its two ends are sentinels. Each goes
-//! to the front of its list in one hold of the LRU lock, in constant time.
+//! The pages of an add batch become up to four *local lists*, one for each list of each node. A
+//! local list is one closed batch. It goes to the front of its list in one hold of the LRU lock, in
+//! constant time.
 //!
-//! Pages have `LRU` before they are on a list. A task that sees the flag may read links, tag and
-//! role, so all of these are written first: the flag is set with release ordering once the whole
-//! local list is complete, and readers load it with acquire ordering. No task takes such a page off
-//! a list before it is on one: the add batch pins it until then.
+//! `LRU` is set before a page is on a list. A task that finds the flag may read links, tag and
+//! role, so the flag is set with release ordering after these, and loaded with acquire ordering.
+//! The pin of the add batch keeps such a page from being taken off too early.
 
 use super::add_batch::Pages;
 use super::batched::{Batched, BatchedLists};
@@ -26,8 +25,7 @@ use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 /// Local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 
-/// The position of a slot in its sequence of tags, on a cache line of its own. Two tasks that use
-/// one slot at the same time may choose the same tag.
+/// A slot's position in its sequence of tags. Two tasks that share a slot may choose one tag.
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
@@ -98,8 +96,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Puts pages on local lists by their destination, complete except for `LRU`. Also returns the
-    /// pages for which no local list is left.
+    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages left over.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

@@ -18,8 +18,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins of users. The remaining pins are for add batches, scans and truncation, which must not
-/// fail.
+/// Most pins of users. Add batches, scans and truncation may pin beyond it, as they must not fail.
 pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
@@ -78,8 +77,7 @@ impl State {
         self.0 & MOST_PINS
     }
 
-    /// Returns whether the page has pins besides the one of its add batch, or of the scan that has
-    /// taken it off its list.
+    /// Returns whether the page has pins besides that of its add batch or of a scan.
     #[inline]
     #[must_use]
     pub const fn is_pinned_by_users(self) -> bool {
@@ -141,8 +139,7 @@ impl StateWord {
         State(self.word.fetch_and(!flags, Ordering::AcqRel))
     }
 
-    /// Pins the page and marks it as used, in one step, if all of `needed` is set. Returns the new
-    /// value.
+    /// Pins the page and marks it as used, if all of `needed` is set. Returns the new value.
     #[inline(always)]
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
@@ -179,8 +176,7 @@ impl StateWord {
         before
     }
 
-    /// Gives up a pin. Returns whether this was the last pin of a page that is in no index: then
-    /// the caller owns the page, and frees it.
+    /// Gives up a pin. If true, this was the last pin of a page in no index: the caller frees it.
     #[inline(always)]
     #[must_use = "the last one frees the page"]
     pub fn unpin(&self) -> bool {
@@ -223,8 +219,7 @@ impl StateWord {
         before
     }
 
-    /// Gives up the latch after writing, sets `flags`, and adds a version; returns the value
-    /// before.
+    /// Gives up the latch after writing, sets `flags`, adds a version; returns the value before.
     #[inline]
     pub fn unlatch_exclusive(&self, flags: u64) -> State {
         let mut now = self.load();
@@ -261,9 +256,8 @@ impl StateWord {
         }
     }
 
-    /// Gives up the exclusive latch and the caller's pin of a page that is in no index any more. If
-    /// the pin is the last one, changes nothing: the caller owns the page. Returns the value
-    /// before.
+    /// Gives up the exclusive latch and the caller's pin of a page in no index. If this is the last
+    /// pin, changes nothing: the caller owns the page. Returns the value before.
     #[inline]
     pub fn leave(&self) -> State {
         let mut now = self.load();
@@ -278,8 +272,7 @@ impl StateWord {
         now
     }
 
-    /// Clears `LIVE`, if the page is clean and unused and only the caller pins it: evicts it.
-    /// Returns whether it did.
+    /// Evicts a clean unused page that only the caller pins: clears `LIVE`. Returns whether it did.
     #[inline]
     pub fn try_evict(&self) -> bool {
         let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;

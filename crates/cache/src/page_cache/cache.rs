@@ -134,8 +134,7 @@ impl<P: LruPolicy> Tables<P> {
     }
 }
 
-/// A page cache and its stack: the handle that users of the cache have. The caller has pinned each
-/// page that it passes, unless a function says otherwise.
+/// A page cache and its stack. The caller has pinned each page that it passes, unless noted.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables<H::Lru>,
@@ -185,8 +184,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned. Aborts with a message at
-    /// [`MOST_USER_PINS`]: the program has then forgotten to give up pins.
+    /// Adds a pin to a pinned page. Aborts at [`MOST_USER_PINS`], when the program leaks pins.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
@@ -206,7 +204,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).order().bytes()
     }
 
-    /// Number of frames of a page.
     #[inline]
     pub(super) fn frames(self, page: PageNo) -> u64 {
         self.tables.pages.at(page).order().frames().into()
@@ -228,8 +225,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
     }
 
-    /// Returns whether there is a page with this number that has pins besides the one of its add
-    /// batch. O(1).
+    /// Returns whether this is the number of a page that users pin. O(1).
     #[inline]
     pub fn is_pinned(self, page: PageNo) -> bool {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
@@ -287,8 +283,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.lru.counters()
     }
 
-    /// The sums of the counts of all mappings' indexes; `visits` includes mappings that are gone.
-    /// O(mappings).
+    /// The sums of all indexes' counts; `visits` includes mappings that are gone. O(mappings).
     pub fn index_counts(self) -> IndexCounts {
         let mut all = IndexCounts::default();
         for (_, mapping) in self.tables.mappings.all() {
@@ -297,8 +292,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         all
     }
 
-    /// Frames of pages that have pins besides the one of an add batch, or whose mapping is
-    /// unevictable. O(descriptors).
+    /// Frames of pages that users pin, or whose mapping is unevictable. O(descriptors).
     pub fn pinned_frames(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {

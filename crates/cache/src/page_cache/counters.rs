@@ -1,6 +1,4 @@
-//! Events of pages, counted per slot and summed when a task reads them.
-//!
-//! Gauges are differences of counts: `nr_file_pages = added - removed`.
+//! Events of pages, counted per slot. Gauges are differences: `nr_file_pages = added - removed`.
 
 use core::ops::Index;
 use quarry_mm::frame::{OsArray, fresh_zero};

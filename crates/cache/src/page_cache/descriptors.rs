@@ -1,9 +1,8 @@
 //! The free page numbers, which are also those of free descriptors.
 //!
-//! Each slot has a stack of free numbers; batches move between the stacks and the depot. The depot
-//! has a bit for each free number, 64 to a word; 64 descriptors fill 4 KiB. It hands out the lowest
-//! numbers, so that the descriptors in use lie together, and gives whole system pages of free
-//! descriptors back: free and purged descriptors alike are all zero.
+//! Each slot has a stack of free numbers; batches move between the stacks and the depot, which has
+//! a bit for each free number. It hands out the lowest numbers, so that descriptors in use lie
+//! together, and purges system pages of free descriptors, which are all zero before and after.
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
@@ -65,8 +64,7 @@ impl FreePages {
         })
     }
 
-    /// Takes a free number; `None` if the table is full or the system refuses memory. O(1), except
-    /// where a slot is refilled.
+    /// Takes a free number; `None` if the table is full or memory is refused. O(1) mostly.
     pub(super) fn take(
         &self,
         slot: SlotIndex,
@@ -160,8 +158,7 @@ impl FreePages {
         }
     }
 
-    /// Empties the stacks of all slots, and gives back system pages in which all descriptors are
-    /// free. Returns the bytes that it gave back. O(slots + groups).
+    /// Empties all stacks, and purges system pages of free descriptors. Returns the purged bytes.
     pub(super) fn trim(&self, pages: &DescriptorTable, metadata: &Metadata) -> usize {
         for slot in 0..self.slots.len() {
             let mut own = self.slots.at(slot).lock();

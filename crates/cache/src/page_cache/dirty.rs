@@ -25,9 +25,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch or
-    /// ensures otherwise that no other task begins to write it meanwhile. Returns whether it was
-    /// clean.
+    /// Marks a page, which the caller pins, as newer than its backing. The caller has its exclusive
+    /// latch, or no other task begins to write it. Returns whether it was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -49,8 +48,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Pins up to `out.len()` dirty pages of a mapping from `from` on, in order; returns how many.
-    /// O(pages), in one hold of the mapping's lock.
+    /// Pins dirty pages of a mapping from `from` on, in order; returns how many. O(pages).
     pub fn dirty_pages(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
         self.tagged(mapping, from, Tag::Dirty, out)
     }
@@ -96,8 +94,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Ends the writing of a page; if it `failed`, the page is dirty again and has `ERROR`. The
-    /// caller pins it.
+    /// Ends the writing of a pinned page; if it `failed`, the page is dirty again and has `ERROR`.
     pub fn end_writeback(self, page: PageNo, failed: bool) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         if failed {

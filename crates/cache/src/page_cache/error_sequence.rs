@@ -1,5 +1,4 @@
-//! Errors of writeback, so that each flusher learns of each error once (`lib/errseq.c`, Linux
-//! 4.13).
+//! Errors of writeback, of which each flusher learns once (`lib/errseq.c`, Linux 4.13).
 //!
 //! ```text
 //! | count : 19 | seen : 1 | errno : 12 |

@@ -23,8 +23,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// If no page is available, or `index` is 2^52 or more; or the code of another task's failed
-    /// fill.
+    /// If no page is available, `index` is 2^52 or more, or another task's fill failed.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -122,8 +121,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Ends the fill of a new page: the page is up to date, and tasks that wait for it go on. The
-    /// caller keeps its pin.
+    /// Ends the fill of a new page, which is up to date then. The caller keeps its pin.
     pub fn fill_done(self, page: PageNo) {
         let kib = self.bytes(page) as u64 >> 10;
         self.tables.counters.add(self.host.slot(), Event::PagedIn, kib);
@@ -131,8 +129,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.waits.wake(page, before);
     }
 
-    /// Ends the fill of a new page, which failed: the page leaves the index, tasks that wait get
-    /// the code, and the caller's pin ends.
+    /// Ends a failed fill: the page leaves the index, waiting tasks get the code, the pin ends.
     pub fn fill_failed(self, page: PageNo, code: i32) {
         let descriptor = self.tables.pages.at(page);
         descriptor.error.store(code as u32, Relaxed);
@@ -183,8 +180,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that never entered an index. A walk that found its number earlier may pin
-    /// it.
+    /// Gives up a page that never entered an index. A late walk may have pinned it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);
@@ -222,7 +218,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Puts a page that has entered an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
         let frames = u64::from(mapping.order().frames());

@@ -2,10 +2,9 @@
 //! indexes, and touches no page of another group.
 //!
 //! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
-//! all groups, so a scan for one group would also look at and move the pages of others. The clock
-//! is Corbato's (1968): the hand evicts an unused page, and clears the mark of a used page, which
-//! stays for another round. A round that has met many used pages evicts used pages as well, so that
-//! it is bounded and frees something.
+//! all groups, so a scan for one group would move pages of others. The clock is Corbato's (1968):
+//! the hand evicts unused pages, and clears the marks of used pages. After `MOST_USED` used pages a
+//! round evicts used pages as well, so that it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -29,7 +28,6 @@ enum Found {
     Busy,
 }
 
-/// A round of the clock.
 struct Round {
     group: GroupId,
     done: Scanned,
@@ -40,8 +38,7 @@ struct Round {
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Evicts clean and unused pages of a group, by the rule of the clock; takes locks of mappings
-    /// only by `try_lock`. O(pages looked at + mappings).
+    /// Evicts clean unused pages of a group; only tries locks of mappings. O(pages + mappings).
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
@@ -138,10 +135,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Judges a page that the index of a mapping names, and evicts it if it is clean, unpinned and
-    /// unused. A used page only loses its mark; once a round has met [`MOST_USED`] used pages, it
-    /// evicts those as well. The caller holds the lock of the index, and replaces an evicted page
-    /// in it.
+    /// Evicts a page that an index names, if it is clean, unpinned and unused, or, after
+    /// [`MOST_USED`] used pages, also a used page; clears the mark of others. The caller holds the
+    /// index's lock, and replaces an evicted page in it.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

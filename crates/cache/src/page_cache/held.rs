@@ -38,9 +38,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Like [`hold`](Self::hold), but takes no lock, so it may return `None` for a page that is
-    /// cached.
-    /// O(depth of the index).
+    /// Like [`hold`](Self::hold) without a lock: `None` proves nothing. O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         let found = self.tables.mappings.numbered(mapping.number)?;
@@ -62,9 +60,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some(page)
     }
 
-    /// Prefetches what the owner reads next: the page's head, and the object in its private word.
-    /// Later loads would wait for the atomic operation that pins the page; earlier prefetches do
-    /// not.
+    /// Prefetches the page's head and the object in its private word, which the owner reads next.
+    /// Later loads would wait for the atomic operation that pins the page.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;

@@ -51,7 +51,6 @@ fn bounded(bias: i64, total: u64) -> i64 {
 }
 
 impl ListBalance {
-    /// The target of inactive pages among `total`. O(1).
     #[must_use]
     pub(super) fn wanted(&self, total: u64) -> u64 {
         let bias = bounded(self.bias.load(Relaxed), total);
@@ -64,8 +63,7 @@ impl ListBalance {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
     }
 
-    /// Moves the target for an evicted page that came back after `distance` evictions and
-    /// activations. Of two tasks that do this at the same time, one may be lost. O(1).
+    /// Moves the target for a refault. Of two tasks that do so at once, one may be lost. O(1).
     pub(super) fn note_refault(&self, sizes: Sizes, distance: u64, was_active: bool) {
         let total = sizes.inactive + sizes.active;
         if distance <= total {

@@ -1,5 +1,4 @@
-//! A mapping: the cached pages of one file or database (the kernel's `address_space`), and the
-//! table of all of them.
+//! Mappings: the cached pages of one file or database each (the kernel's `address_space`).
 //!
 //! Mappings are type-stable: the memory of a mapping is never used for anything else. So a scan may
 //! lock the mapping that a page names, and check then whether the page still belongs to it.
@@ -17,7 +16,6 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Most mappings of a page cache.
 const MOST_MAPPINGS: usize = 1 << 22;
 /// Mappings whose memory becomes accessible together.
 const STEP: usize = 64;
@@ -43,8 +41,7 @@ pub struct MappingOptions {
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
     /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
     pub allows_overread: bool,
-    /// The cache of the objects in the private words of its pages; an object is freed with its
-    /// page.
+    /// The cache of the objects in its pages' private words, freed with their pages.
     pub private: Option<CacheId>,
     /// A word for the owner of the mapping.
     pub owner: u64,
@@ -111,7 +108,6 @@ impl Mapping {
     }
 }
 
-/// A mapping whose lock is held.
 pub(super) struct LockedMapping<'a> {
     pub(super) mapping: &'a Mapping,
     pub(super) tree: LockedIndex<'a, bool>,
@@ -198,7 +194,6 @@ impl Mappings {
         self.array.get(number as usize)
     }
 
-    /// The mapping that `id` names, unless it was given up.
     #[inline]
     pub(super) fn get(&self, id: MappingId) -> Option<&Mapping> {
         self.numbered(id.number).filter(|mapping| mapping.generation() == id.generation)

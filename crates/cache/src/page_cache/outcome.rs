@@ -8,8 +8,7 @@ use quarry_sys::clock::monotonic_ns;
 pub enum Effort {
     /// Takes free memory only, and reclaims nothing (`GFP_NOWAIT`; SQLite's create flag 1).
     Easy,
-    /// Reclaims once, on the spot and bounded, if there is no free memory (`GFP_KERNEL`;
-    /// SQLite's create flag 2).
+    /// Reclaims once, bounded, if there is no free memory (`GFP_KERNEL`; SQLite's create flag 2).
     Every,
 }
 
@@ -66,8 +65,7 @@ pub enum Invalidate {
 pub struct Invalidated {
     /// Pages that are no longer in the mapping.
     pub dropped: u64,
-    /// Pages that stay, because they are pinned, latched, being written, or dirty where only clean
-    /// pages are dropped.
+    /// Pages that stay: pinned, latched, being written, or dirty if only clean pages leave.
     pub busy: u64,
 }
 

@@ -18,8 +18,7 @@
 
 use quarry_sys::broken::{Broken, Check};
 
-/// Most bytes of a window by default: 128 KiB (`VM_READAHEAD_PAGES`, `include/linux/pagemap.h`,
-/// Linux 6.6).
+/// Most bytes of a window by default (`VM_READAHEAD_PAGES`, Linux 6.6).
 pub const READAHEAD_BYTES: usize = 128 << 10;
 
 /// The cause of a request.
@@ -83,9 +82,8 @@ impl ReadAhead {
         Self { start: 0, size: 0, ahead: 0, next: 0 }
     }
 
-    /// Returns the window for a request; `is_cached` tests whether a page is cached. After a miss
-    /// the window may begin after the missed page: if that page was marked and evicted before its
-    /// use, the reader that missed it reads it. O(most) looks.
+    /// Returns the window for a request; `is_cached` tests a page. After a miss the window may
+    /// begin after the missed page, which the reader then reads itself: an evicted marker. O(most).
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {
         debug_assert!(need.pages > 0 && need.most > 0, "a request is for a page at least");
         let window = self.choose(need, is_cached);
@@ -107,8 +105,7 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // At the start of the file, for large requests, and if the page follows the page that
-            // was missed last, or is that page.
+            // At the start of a file, for large requests, and at the last missed page or the next.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }
@@ -131,8 +128,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a marker of a stream that this record does not describe: the cached pages after the
-    /// marker show how far that stream has come.
+    /// Handles a marker of another stream: the cached pages after it show how far that has come.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));
@@ -160,8 +156,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Returns the window that the record describes, and the next one too if the request is for its
-    /// marked page.
+    /// Returns the recorded window, with the next one if the request is for its marked page.
     fn read(&mut self, index: u64, most: u32) -> Window {
         if index == self.start && self.size == self.ahead {
             let more = next_size(self.size, most);

@@ -1,8 +1,7 @@
-//! Release of pages that are in no index and have no pins: takes them off their lists, and frees
-//! their memory and their descriptors.
+//! Release of pages that are in no index and have no pins, with their memory and descriptors.
 //!
-//! The task that gives up the last pin of a page in no index owns the page. It collects such pages,
-//! also those that a drain of add batches finds, and releases many together.
+//! The task that gives up the last pin owns the page. It collects such pages, also those that a
+//! drain of add batches finds, and releases many together.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -15,8 +14,7 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Pages that are released together (`SWAP_CLUSTER_MAX`, Linux 6.12: `release_pages` drops the LRU
-/// lock after as many).
+/// Pages that are released together (`SWAP_CLUSTER_MAX` of `release_pages`, Linux 6.12).
 pub(super) const TOGETHER: usize = 32;
 
 /// Collects pages to release; releases them when it is full, and when it is dropped.
@@ -60,7 +58,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the add batches of all CPUs to their lists.
     pub(super) fn drain_batches(self) {
         let mut releases = self.releases();
         self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));

@@ -50,7 +50,6 @@ impl Isolated {
     }
 }
 
-/// The progress of a reclaim.
 struct Progress {
     done: Scanned,
     /// Used active pages that may still stay active.
@@ -110,9 +109,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Reclaims for a request that has found no memory: at most `most` clean pages, in 200 us over
-    /// all nodes or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each, nodes next to
-    /// `near` first. Waits for no lock of a mapping. The caller ensures that a task does not nest
-    /// two calls.
+    /// all nodes or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each, `near` first.
+    /// Waits for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
             // A confined process may not be able to read the clock.
@@ -156,8 +154,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the active to the inactive list, except the first `spare_used` pages that
-    /// were used, which are spared. Returns the number of pages that it looked at.
+    /// Deactivates pages, except the first `spare_used` used pages; returns how many it looked at.
     fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
@@ -228,8 +225,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the
-    /// previous page, whose lock is kept for the next pages.
+    /// Decides on a page that the scan has pinned. `locked` is the mapping of the previous page.
     fn fate(
         self,
         node: NodeId,
@@ -271,8 +267,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         mapping.is_some_and(|it| self.tables.demands.is_wanted(&it.demand, active + inactive))
     }
 
-    /// Evicts a page that only the scan pins, if this still holds under the lock of its mapping.
-    /// The caller owns the page then.
+    /// Evicts a page that only the scan pins, if this still holds under its mapping's lock.
     fn evict(
         self,
         page: PageNo,

@@ -40,7 +40,6 @@ impl Taken {
     }
 }
 
-/// One truncation under way.
 struct Truncation<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
     mapping: MappingId,
@@ -53,9 +52,8 @@ struct Truncation<'a, H: Host> {
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
-    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
-    /// Returns false if there is no such mapping.
+    /// Truncates a mapping to nothing, and gives it up. No page enters it during the call. Pinned
+    /// pages are freed with their last pin. Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
@@ -76,10 +74,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         true
     }
 
-    /// Drops all pages from index `from` on, also dirty pages, by the cache's [`TruncationPolicy`],
-    /// and ends their holding. Waits for latches and for writeback, so the caller must have no
-    /// latch of such a page. Pinned pages are freed with their last pin. Returns the number of
-    /// pages dropped. O(pages); holds the mapping's lock for 14 at a time.
+    /// Drops all pages from index `from` on, also dirty and held pages, by the
+    /// [`TruncationPolicy`]; returns how many. Waits for latches and writeback, so the caller has
+    /// no latch of such a page. Pinned pages are freed with their last pin. O(pages); locks the
+    /// mapping for 14 at a time.
     pub fn truncate(self, mapping: MappingId, from: u64) -> u64 {
         let policy = self.tables.options.truncation;
         let mut truncation =

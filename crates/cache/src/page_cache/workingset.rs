@@ -11,8 +11,7 @@
 //! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
 //! ```
 //!
-//! Equation: `unpack(pack(e)) = e` for times that are multiples of a bucket, modulo the range of
-//! the field.
+//! Equation: `unpack(pack(e)) = e` for times of whole buckets, modulo the range of the field.
 
 use crate::page_cache::index::SHADOW_BITS;
 use quarry_mm::frame::{NodeId, fresh_zero};
@@ -29,8 +28,7 @@ pub const TIME_BITS: u32 = SHADOW_BITS - TIME_SHIFT;
 /// The contents of a shadow entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// The number of the bucket of evictions and activations that the page was evicted in, modulo
-    /// `2^TIME_BITS`.
+    /// The bucket of evictions and activations at the eviction, modulo `2^TIME_BITS`.
     pub bucket: u64,
     /// The node whose lists the page was on.
     pub node: NodeId,
@@ -71,8 +69,7 @@ pub struct Refault {
     /// The page goes to the active list (`workingset_activate_file`); the caller calls
     /// [`Clock::activated`] for it.
     pub activate: bool,
-    /// The page was active before it was evicted (`workingset_restore_file`, if it is activated
-    /// too).
+    /// The page was active before (`workingset_restore_file`, if it is activated).
     pub workingset: bool,
 }
 
@@ -102,16 +99,14 @@ impl Clock {
         self.nonresident_age.fetch_add(pages, Relaxed);
     }
 
-    /// Counts the eviction of a page; returns the value of its shadow entry
-    /// (`workingset_eviction`).
+    /// Counts an eviction; returns the value of the shadow entry (`workingset_eviction`).
     pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u8, workingset: bool) -> u64 {
         let time = self.nonresident_age.fetch_add(1, Relaxed);
         Evicted { bucket: time >> buckets.order, node, group, workingset }.pack()
     }
 
-    /// Judges the return of an evicted page while the node has `active` pages on its active list of
-    /// file pages (`workingset_test_recent`; the kernel adds the lists of anonymous pages, which do
-    /// not exist here). Changes nothing.
+    /// Judges the return of a page while `active` pages are active (`workingset_test_recent`; the
+    /// kernel adds anonymous pages, which do not exist here). Changes nothing.
     #[must_use]
     pub fn refault(&self, buckets: Buckets, evicted: Evicted, active: u64) -> Refault {
         let stored = evicted.bucket << buckets.order;
@@ -162,8 +157,7 @@ mod tests {
             prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
         }
 
-        /// The distance counts evictions and activations, also where the clock or the stored time
-        /// wraps.
+        /// The distance counts evictions and activations, also where clock or time wraps.
         #[test]
         fn a_distance_is_what_has_passed(
             start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),

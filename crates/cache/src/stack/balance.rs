@@ -9,11 +9,10 @@
 //! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
-//! `cost.rs` divides the work between steps 2 and 3. So pages and the objects of each shrinker
-//! become fewer in proportion. A pass that frees an eighth of the missing frames keeps its
-//! priority; any other pass is followed by one of the next priority. (kswapd keeps a priority if it
-//! looked at as many pages as it wants to free; but an object that was looked at need not free a
-//! page.)
+//! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
+//! become fewer in proportion. A pass that frees less than an eighth of the missing frames is
+//! followed by one of the next priority. (kswapd counts the pages that it looked at; but an object
+//! that was looked at need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
@@ -34,7 +33,6 @@ use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 const FIRST_PRIORITY: u32 = 12;
 /// From this priority on, Quarry takes back parked objects.
 const PARKED_PRIORITY: u32 = 9;
-/// Most passes of a balance.
 const MOST_PASSES: u32 = 64;
 /// Most nodes of shadow entries that a pass frees for each NUMA node.
 const SHADOW_NODES: usize = 128;

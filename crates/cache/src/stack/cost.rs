@@ -1,6 +1,5 @@
-//! The shares of a reclaim: cached pages and registered objects share the work by the cost of
-//! making them again (the balance of file and anonymous pages, Linux 5.8 and 5.9, `lru_note_cost`
-//! and `get_scan_count`).
+//! Cached pages and registered objects share the work of a reclaim by the cost of making them again
+//! (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost` and `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
 //! recent refaults is scanned less. With costs `c` and `d` of the two sides, each increased by
@@ -12,7 +11,6 @@
 //! A scan takes twice this share of the number of its priority. Costs fade: when both together
 //! exceed a quarter of all pages, both are halved.
 
-/// Recent costs of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {
     pages: u64,
@@ -22,7 +20,6 @@ pub(super) struct Costs {
     seen_objects: u64,
 }
 
-/// The share of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     numerator: u64,
@@ -33,7 +30,6 @@ impl Share {
     #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
-    /// Twice the share of an amount.
     pub(super) fn of(self, amount: u64) -> u64 {
         let part = u128::from(amount) * 2 * u128::from(self.numerator);
         u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX)

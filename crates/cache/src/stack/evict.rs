@@ -1,13 +1,11 @@
-//! The first stage of a direct reclaim: a request that has found no memory takes pages of the
-//! cache.
+//! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
 //! It takes freed mappings and objects in barns first, which cost less to make again than a page,
-//! then clean unused pages, 32 in 200 us at a time, as long as this frees pages. It writes nothing
-//! and calls no function of the program, because the caller may hold any lock of the program. It
-//! only tries locks of mappings, and waits for locks of LRU lists, whose holders request nothing.
-//! If all evictable pages belong to locked mappings, it naps outside of the gate, so that a holder
-//! can go on. The heap leaves the cache as many frames as lie below the low mark, or reads would be
-//! refused.
+//! then clean unused pages, 32 in 200 us at a time, while this frees pages. The caller may hold any
+//! lock of the program, so it writes nothing and calls no function of the program. It only tries
+//! locks of mappings, and waits for LRU locks, whose holders request nothing. If all evictable
+//! pages belong to locked mappings, it naps outside of the gate, so that a holder can go on. The
+//! heap leaves the cache as many frames as lie below the low mark, or reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -78,8 +76,7 @@ fn evictable<S: CachingStack>(
     spare.max(least).min(CLUSTER.into()) as usize
 }
 
-/// Frames of cached pages that the heap may take: it leaves the cache a floor, the number of frames
-/// below the low mark. O(slots).
+/// Frames of cached pages beyond the cache's floor, the frames below the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = CacheHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())

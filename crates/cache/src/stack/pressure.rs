@@ -11,8 +11,7 @@ use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
 /// Most callbacks of a stack.
 pub const MOST_CALLBACKS: usize = 16;
-/// Pages and objects that a reclaim looks at before the level is set (`vmpressure_win`, Linux 3.10:
-/// 16 times `SWAP_CLUSTER_MAX`).
+/// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
 /// Percentages that are not freed from which on a window is medium or critical (Linux 3.10).
 const MEDIUM: u64 = 60;
@@ -53,8 +52,7 @@ impl PressureEvents {
         self.callbacks.add(Callback { context, call })
     }
 
-    /// Removes a callback; waits for its call by another thread, if there is one. Returns false if
-    /// the calling thread is in it.
+    /// Removes a callback, after a running call of it. False if the calling thread is in it.
     pub fn remove(&self, id: HookId) -> bool {
         self.callbacks.remove(id).is_ok()
     }

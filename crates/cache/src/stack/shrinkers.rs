@@ -9,11 +9,11 @@
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! The shrinker scans in batches. Less than a batch is deferred to the next reclaim (in proportion
+//! The shrinker scans in batches; less than a batch is deferred to the next reclaim (in proportion
 //! since Linux 5.13).
 //!
-//! A reclaim does not rely on a shrinker's answers. It counts only frames that left the budget, and
-//! bounds each call by the number of objects that memory can hold and by a number of batches.
+//! Whatever a shrinker returns, a reclaim counts only frames that left the budget, and bounds each
+//! call by the objects that memory can hold and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
@@ -73,11 +73,9 @@ pub enum Scanned {
     Stop,
 }
 
-/// A cache of the program that can free objects.
-///
-/// The functions run on the background thread, or on a thread that asks for a reclaim; never inside
-/// `malloc` or `free`. They may allocate and free: such a request may use the reserve below the min
-/// mark, and never reclaims. One call of a shrinker runs at a time.
+/// A cache of the program that can free objects. Its functions run on the background thread, or on
+/// a thread that asks for a reclaim, never inside `malloc` or `free`, one call at a time. They may
+/// allocate and free: such a request may use the reserve below the min mark, and never reclaims.
 pub trait Shrinker: Send + Sync {
     /// Number of objects that could be freed.
     fn count(&self, control: &ShrinkControl) -> Count;
@@ -85,8 +83,8 @@ pub trait Shrinker: Send + Sync {
     /// Looks at `control.objects` objects, the oldest first, and frees those that can be freed.
     fn scan(&self, control: &ShrinkControl) -> Scanned;
 
-    /// Objects that had to be made again because an earlier scan had freed them, in total: a cache
-    /// with many such objects is scanned less, and the page cache more. 0 if not known.
+    /// Objects in total that were made again after a scan had freed them; 0 if not known. A cache
+    /// with many of these is scanned less, and the page cache more.
     fn refaults(&self) -> u64 {
         0
     }
@@ -109,8 +107,7 @@ impl<P: core::ops::Deref<Target: Shrinker> + Send + Sync> Shrinker for P {
 /// The description of a shrinker, given when it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShrinkerOptions {
-    /// The cost of making an object again, where reading a page costs 2 (`DEFAULT_SEEKS`); 0 for
-    /// objects that cost next to nothing.
+    /// The cost of making an object again: 2 for a page (`DEFAULT_SEEKS`), 0 for next to nothing.
     pub seeks: u32,
     /// Objects of one scan; 0 stands for 128.
     pub batch: u32,
@@ -288,7 +285,6 @@ fn delta_of(count: u64, priority: u32, seeks: u32) -> u64 {
     }
 }
 
-/// Objects that `bytes` can hold.
 pub(super) fn objects_in(bytes: usize) -> u64 {
     (bytes as u64 / LEAST_OBJECT).max(1)
 }

@@ -44,8 +44,7 @@ impl Quarantine {
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Adds an object. With a number `at_random`, the object changes places with the object that
-    /// the number selects. O(1).
+    /// Adds an object. With `at_random`, it changes places with the object of that number. O(1).
     pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
@@ -65,8 +64,7 @@ impl Quarantine {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes out the object that has waited longest, if there are too many bytes, if `all` of them
-    /// should leave, or if the ring is full. O(1).
+    /// Takes the oldest object, if the bytes are too many, the ring is full, or `all` leave. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {

@@ -103,8 +103,7 @@ impl Checks {
         visit("checks->guards", &self.guards.free);
     }
 
-    /// A number that depends on the earlier ones and the secret. Two threads may get the same
-    /// number.
+    /// A pseudorandom number, keyed by the secret. Two threads may get the same number.
     pub fn random(&self) -> usize {
         let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.seed.store(next, Relaxed);

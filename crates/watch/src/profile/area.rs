@@ -117,8 +117,7 @@ impl Area {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an object of `size` bytes at a call site, and returns the bucket; `None` if there is
-    /// no room for it. O(frames of the call site).
+    /// Counts an object at a call site; returns the bucket, or `None` without room. O(frames).
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);

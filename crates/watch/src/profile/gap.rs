@@ -1,11 +1,10 @@
 //! The number of bytes between two samples.
 //!
-//! Sampling is a Poisson process over allocated bytes, as in the heap profiles of tcmalloc and Go:
-//! each byte has a point with the same small probability, independently of all others. An object
-//! with a point in it is a sample, so an object of `n` bytes is sampled with the probability `1 -
-//! exp(-n / mean)`; dividing by it gives an unbiased count, whatever the order and the sizes of
-//! requests. The gaps between points are exponentially distributed, and have no memory: one gap may
-//! replace another at any time, as long as no code has looked at it.
+//! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a point
+//! with the same small probability. An object with a point is a sample, with the probability
+//! `1 - exp(-n / mean)` for `n` bytes; dividing by it gives an unbiased count, whatever the order
+//! and the sizes of requests. The gaps between points are exponentially distributed, without
+//! memory: one gap may replace another as long as no code has looked at it.
 
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -15,10 +14,8 @@ const FRACTION: u32 = 32;
 /// `ln(2)`.
 const LN_2: u64 = 0xb172_17f7;
 
-/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. The integer part is the
-/// place of the highest bit. Squaring the mantissa doubles its logarithm: each time the square
-/// reaches
-/// 2, the next bit is 1.
+/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. Squaring the mantissa
+/// doubles its logarithm: each time the square reaches 2, the next bit is 1.
 fn log2(number: u64) -> u64 {
     let place = 63 - number.leading_zeros();
     let mut rest = number << (63 - place);
@@ -39,8 +36,7 @@ fn gap(number: u64, mean: u64) -> u64 {
     u64::try_from((nats * u128::from(mean)) >> FRACTION).unwrap_or(u64::MAX)
 }
 
-/// The next state of Marsaglia's xorshift generator (2003), which is also its output; never 0
-/// unless `state` is 0.
+/// The next state and output of Marsaglia's xorshift generator (2003); 0 only after 0.
 fn next(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;

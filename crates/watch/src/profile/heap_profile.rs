@@ -42,9 +42,8 @@ struct Tables {
     countdowns: OsArray<Countdown>,
 }
 
-/// The heap profile of one stack. All zero bytes before the first profile.
-///
-/// States: never prepared -> prepared (the session is even) <-> on (odd).
+/// The heap profile of one stack; all zero bytes at first. States: never prepared -> prepared (the
+/// session is even) <-> on (odd).
 pub struct HeapProfile {
     tables: Late<Tables>,
     /// Counts beginnings and ends: odd while a profile is on.
@@ -153,22 +152,19 @@ impl HeapProfile {
 
     #[inline(always)]
     fn countdown(&self, slot: usize) -> Option<&Countdown> {
-        // No modulo, which would cost more than all other steps: `slot` is below the number of
-        // slots.
+        // No modulo, which would cost more than all other steps: `slot` is in range.
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown of a CPU for an object of `size` bytes that is not a sample; `None` if the
-    /// object may be a sample. If the caller allocates the object, it calls
-    /// [`pass`](Passing::pass).
+    /// The countdown for an object of `size` bytes that is not a sample; `None` if it may be a
+    /// sample. A caller that then allocates the object calls [`pass`](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;
         countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
     }
 
-    /// Counts an object of `size` bytes, and returns whether it is a sample of the current profile.
-    /// O(1).
+    /// Counts an object of `size` bytes; returns whether it is a sample of the profile. O(1).
     pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
         // An object of 0 bytes takes memory as well.
         let size = size.max(1);
@@ -181,9 +177,8 @@ impl HeapProfile {
         self.is_on()
     }
 
-    /// Makes an object a sample: counts it under the callers that the tracer finds, and returns the
-    /// number of its record. Returns `None` if no profile is on, or if there is no room for the
-    /// sample, which is then counted as lost.
+    /// Makes an object a sample at its call site; returns the number of its record. `None` if no
+    /// profile is on, or if there is no room: then the sample counts as lost.
     pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
@@ -202,8 +197,7 @@ impl HeapProfile {
         })
     }
 
-    /// Ends a sample whose object is freed, and gives back its record. Calls the tracer if frees
-    /// are traced.
+    /// Ends the sample of a freed object. Calls the tracer if frees are traced.
     pub(crate) fn end_sample(&self, record: u32) {
         let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
         self.while_on(|tables, session| {

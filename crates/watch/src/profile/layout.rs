@@ -71,8 +71,7 @@ pub enum Bucket {
     Key,
     /// `{written : 1 | first frame : 47 | frames : 16}`, 0 if it has not been written yet.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: the kind of the bucket, and the leading bits of its objects'
-    /// sizes: see [`about`].
+    /// `{frees : 1 | bytes : 63}`: the bucket's kind, and leading bits of sizes (see [`about`]).
     Size,
     /// Objects that were allocated (or freed, if the bucket counts frees).
     Allocated,
@@ -90,9 +89,8 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 /// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size reduced to its highest four bits: objects of one bucket differ by an eighth at most, so
-/// that their mean size gives the probability that each of them was a sample, to a few parts in a
-/// thousand.
+/// A size reduced to its highest four bits. Sizes of one bucket differ by an eighth at most, so
+/// their mean gives the probability of each sample to a few parts in a thousand.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
     let bits = 64 - size.leading_zeros();

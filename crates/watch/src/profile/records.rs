@@ -1,9 +1,8 @@
 //! The sampled objects that are in use.
 //!
-//! A record keeps its place as long as the process lives, so any task that has its number may read
-//! it at any time. Free records form a stack, linked through themselves. The head of the stack
-//! counts changes, so that an interrupted task notices if another task has taken and returned a
-//! record.
+//! A record keeps its place, so any task that has its number may read it. Free records form a
+//! linked stack whose head counts changes, so that an interrupted task notices if another task has
+//! taken and returned a record.
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};

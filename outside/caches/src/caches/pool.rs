@@ -5,8 +5,7 @@ use anyhow::{Result, ensure};
 use std::io;
 use std::ptr;
 
-/// Addresses of `len` pages. Pages that were never touched, or were discarded, are zero and take no
-/// memory.
+/// Addresses of `len` pages. Untouched and discarded pages are zero and take no memory.
 pub(super) struct Pool {
     base: *mut Page,
     len: u32,
@@ -18,9 +17,6 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    ///
-    /// # Errors
-    /// If the system has no addresses.
     pub(super) fn reserve(len: u32) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -31,7 +27,6 @@ impl Pool {
         Ok(Self { base: base.cast(), len })
     }
 
-    /// Lets the kernel use huge pages, or not.
     pub(super) fn set_huge(&self, huge: bool) {
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is this mapping, whose contents the advice does not change.

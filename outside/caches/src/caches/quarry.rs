@@ -37,7 +37,6 @@ impl QuarryCache {
     }
 }
 
-/// The bytes of a page.
 #[inline(always)]
 fn bytes<'a>(page: &'a PageRef<'_>) -> &'a Page {
     // SAFETY: a page of the cache has 4,096 bytes at an address that is a multiple of that, and

@@ -68,7 +68,6 @@ impl Moka {
         Self(builder.build_with_hasher(RandomState::default()))
     }
 
-    /// Evicts the pages above the capacity.
     #[cfg(test)]
     pub(super) fn settle(&self) {
         self.0.run_pending_tasks();
@@ -93,8 +92,7 @@ pub struct Foyer(foyer_memory::Cache<Key, Owned, RandomState>);
 struct Owned(Box<Page>);
 
 impl Foyer {
-    /// A cache of `capacity` pages, with S3-FIFO: a hit takes no exclusive lock. A hit in the
-    /// default, LRU, takes one.
+    /// A cache of `capacity` pages with S3-FIFO. A hit in the default, LRU, locks exclusively.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let builder = foyer_memory::CacheBuilder::new(bytes(capacity) as usize)

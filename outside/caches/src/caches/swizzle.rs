@@ -23,7 +23,6 @@ const EVICTED: u32 = u32::MAX;
 /// The page number of a frame without a page.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The state of a frame.
 struct Frame {
     /// Odd while the bytes change.
     version: AtomicU64,

@@ -235,7 +235,6 @@ impl Resident {
         }
     }
 
-    /// Takes out a page that is in.
     fn remove(&self, page: u32) {
         let at = self.places(page).find(|slot| slot.load(Ordering::Acquire) == page);
         if let Some(slot) = at {

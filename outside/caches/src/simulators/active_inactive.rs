@@ -62,7 +62,6 @@ impl ActiveInactive {
         }
     }
 
-    /// Makes room for one page.
     fn reclaim(&mut self) {
         while self.inactive.len() + self.active.len() >= self.capacity {
             if self.inactive.len() < self.wanted {

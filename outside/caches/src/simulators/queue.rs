@@ -50,7 +50,6 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// Takes the oldest page off.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let oldest = self.oldest;
         if oldest == NONE {

@@ -20,7 +20,6 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 /// instructions on every CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 
-/// Nodes that are freed together.
 const FREED_AT_ONCE: usize = 32;
 
 fresh_zero! {
@@ -107,9 +106,8 @@ impl Grace {
         Some(node)
     }
 
-    /// Gives the nodes that wait back to their slab cache, if at least `least` wait. Returns how
-    /// many; 0 if the calling task may not raise the barrier. The caller holds no lock of an index.
-    /// O(nodes), at most one barrier.
+    /// Gives waiting nodes back to their slab cache, if at least `least` wait; returns how many, 0
+    /// if the task may not raise the barrier. The caller holds no lock of an index. O(nodes).
     pub fn release<H: NodeHost>(&self, host: &H, least: usize) -> usize {
         if self.waiting() < least.max(1) {
             return 0;

@@ -133,13 +133,11 @@ impl Node {
         self.words[at].load(Ordering::Relaxed)
     }
 
-    /// The node below a place.
     #[inline]
     pub(super) fn child(&self, at: usize) -> Option<NodeRef> {
         NodeRef::from_word(self.word(at))
     }
 
-    /// The entry at a place of a node of leaves.
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Entry {
         Entry::from_word(self.word(at))
@@ -208,8 +206,7 @@ impl Node {
     }
 }
 
-/// Nodes that are in no index, linked by `next`: taken in advance, or on their way out. All
-/// operations are O(1).
+/// Nodes that are in no index, linked by `next`. All operations are O(1).
 #[derive(Default)]
 pub(super) struct Chain {
     head: Option<NodeRef>,
@@ -238,7 +235,6 @@ impl Chain {
         self.len += 1;
     }
 
-    /// Takes the node that was added last.
     pub(super) fn pop(&mut self) -> Option<NodeRef> {
         let node = self.head?;
         self.head = node.next.replace(None);

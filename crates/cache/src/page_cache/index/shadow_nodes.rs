@@ -4,8 +4,7 @@
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: the lock of an index, then the lock of a list. The shrinker goes the other way and
-//! therefore takes the locks of indexes by `try_lock`.
+//! Lock order: an index, then a list. The shrinker goes the other way by `try_lock`.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -14,9 +13,8 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// One node of shadow entries may stay for each `1 << this` pages (`XA_CHUNK_SHIFT - 3` in
-/// `count_shadow_nodes`, Linux 6.12). If nodes are an eighth full, there are then as many shadow
-/// entries as pages.
+/// One node of shadow entries may stay for `1 << this` pages (`count_shadow_nodes`, Linux 6.12). If
+/// nodes are an eighth full, there are then as many shadow entries as pages.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
 #[derive(Default)]
@@ -55,7 +53,6 @@ impl List {
 }
 
 fresh_zero! {
-    /// The lists of all NUMA nodes; zero bytes are empty lists.
     pub(super) struct ShadowNodes {
         lists: [CountedLock<List>; MAX_NODES],
         lens: [AtomicU64; MAX_NODES],
@@ -72,8 +69,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Puts a node on its list, or takes it off, depending on its entries. The caller holds the
-    /// lock of its index.
+    /// Puts a node on its list or takes it off, by its entries. The caller holds its index's lock.
     #[inline]
     pub(super) fn update(&self, node: NodeRef) {
         let wanted = node.holds_shadows_only();

@@ -15,9 +15,9 @@ pub struct ShadowScan {
 }
 
 impl IndexNodes {
-    /// Takes up to `most` of the oldest such nodes out of their indexes, except where an index is
-    /// locked. `find` returns the index of an owner. The caller, who holds no lock of an index,
-    /// then calls [`Grace::release`](super::Grace::release). O(most).
+    /// Takes up to `most` of the oldest nodes of shadow entries out of indexes that are not locked.
+    /// `find` returns an owner's index. The caller holds no lock of an index, and then calls
+    /// [`Grace::release`](super::Grace::release). O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,

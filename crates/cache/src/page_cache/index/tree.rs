@@ -4,8 +4,7 @@
 //! holds only the place 0 (a file of one page has no node, as in the kernel), else the head's
 //! address plus its shift. A tree is only as high as its largest index needs.
 //!
-//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; a head uses words beyond
-//! its first.
+//! Equations: `nodes`, `pages` and `shadows` count the contents; a head uses words after its first.
 
 use super::entry::{Entry, Tag, is_leaf};
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
@@ -21,8 +20,7 @@ use quarry_sys::percpu::WordTree;
 /// The first index that no tree holds.
 pub const INDEX_LIMIT: u64 = 1 << 52;
 
-/// Most nodes that one insertion takes: a path of 9 to the index, and 8 more below the new head for
-/// the page at 0 that was in the root.
+/// Most nodes of one insertion: 9 on the path to the index, and 8 for a page at 0 in the root.
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
 /// The index of a mapping, with the mapping's own `T` under the same lock. Zero bytes are an empty
@@ -102,9 +100,8 @@ impl<T> Index<T> {
         Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
     }
 
-    /// Looks a page up without the lock: a hint. The page may have left the index since or, seldom,
-    /// belong to another index: the caller pins it and checks its key. After `None` the caller
-    /// looks under the lock. O(height).
+    /// Looks a page up without the lock: a hint. The page may have left the index, or belong to
+    /// another one: pin it and check its key. After `None`, look under the lock. O(height).
     #[inline(always)]
     pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
         self.walk_to(host, index).page()
@@ -141,7 +138,6 @@ fn levels_for(index: u64) -> u32 {
     (u64::BITS - index.leading_zeros()).div_ceil(LEVEL_BITS)
 }
 
-/// The place of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// In the root: the place 0 of a tree without nodes.
@@ -150,8 +146,7 @@ pub(super) enum Place {
     Word(NodeRef, usize),
 }
 
-/// An index whose lock is held. Nodes that leave it go to [`IndexNodes::grace`] when this is
-/// dropped.
+/// An index whose lock is held. A drop passes nodes that left it to [`IndexNodes::grace`].
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
@@ -370,8 +365,8 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Writes an entry to its place, updates the counts, and clears the tags unless the entry is a
-    /// page. Does not take out empty nodes.
+    /// Writes an entry, updates the counts, and clears tags unless it is a page. Leaves empty
+    /// nodes.
     pub(super) fn store(&mut self, place: Place, entry: Entry) -> Entry {
         let before = self.entry_at(place);
         self.count(before, -1);
