@@ -23,7 +23,6 @@ const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Sets up records, quarantine and random order, before the first request.
     pub(super) fn start_records(&self) {
         let (metadata, options) = (self.stack.metadata(), self.options());
         self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
@@ -64,7 +63,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.make_ready(slot, shape, zeroed)
     }
 
-    /// Turns a fresh slot into an object.
     #[inline(never)]
     fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
@@ -273,7 +271,6 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Puts a freed object into quarantine, and releases the objects whose time is over.
     #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
         let at_random = self.options().harden.then(|| self.checks.random());
@@ -299,7 +296,6 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Frees the memory of a freed object, after a check that no code has written to it.
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
         if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
@@ -311,7 +307,6 @@ impl<C: StackConfig> Checker<'_, C> {
         start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
     }
 
-    /// Reports writes to a freed object, and aborts.
     #[inline(never)]
     fn look_at_freed(&self, slot: Slot) {
         // SAFETY: the slot is the memory of an object that waits.
@@ -326,7 +321,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Releases all objects in quarantine; returns whether there were any.
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
         loop {
@@ -349,7 +343,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// The first damage to the zones of an object in use, if there is any.
     pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let record = unsafe { slot.record() };

@@ -17,15 +17,12 @@ pub(super) struct Allocation {
     pub(super) storage: Storage,
     /// The address that the program has.
     pub(super) address: usize,
-    /// Bytes that were requested.
     pub(super) size: usize,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Storage {
-    /// A slot with a record.
     Slot(Slot, Shape),
-    /// An object between guard pages.
     Guarded(usize),
 }
 
@@ -69,14 +66,12 @@ impl<C: StackConfig> Checker<'_, C> {
         Parts::of(slot, shape, self.secret())
     }
 
-    /// The running thread and its callers, for a track.
     pub(super) fn tracked(&self) -> Tracked {
         let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
         quarry_sys::unwind::trace(&mut tracked.frames);
         tracked
     }
 
-    /// Records the running thread and its callers.
     #[inline(never)]
     pub(super) fn note_caller(&self, track: &Track) {
         let mut frames = [0; _];
@@ -109,7 +104,6 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(Slot { start: self.stack.address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
-    /// Returns whether a block of `frames` frames ends at a guard page.
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
         self.options().harden && frames >= LEAST_FRAMES && self.stack.has_small_pages()
     }

@@ -41,13 +41,12 @@ impl Checks {
 }
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Reports the misuse of an allocation that the checks know, and aborts.
     pub(super) fn misuse_of_seen(&self, entry: Entry, seen: &Allocation, misuse: Misuse) -> ! {
         let address = core::ptr::with_exposed_provenance_mut(seen.address);
         self.misuse_of_seen_at(entry, address, seen, misuse)
     }
 
-    /// Like [`misuse_of_seen`](Self::misuse_of_seen), for an address inside or outside of it.
+    /// Reports the misuse of an allocation by an address inside or outside of it, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn misuse_of_seen_at(
@@ -107,7 +106,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Reports bytes that were written over, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_damage(
@@ -139,7 +137,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an object whose record is broken, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_broken(&self, entry: Entry, address: *mut u8, slot: Slot) -> ! {
@@ -151,7 +148,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports a freed object whose record was written over, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_written_record(&self, slot: Slot) -> ! {
@@ -200,7 +196,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.report_guard_page(pfn, address, access);
     }
 
-    /// Reports an access to the guard page after a large block.
     fn report_guard_page(&self, pfn: Pfn, address: usize, access: &str) {
         if !self.options().harden {
             return;
@@ -219,7 +214,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints the tracks of an object of the pool.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_guarded(&self, number: usize) {
@@ -227,7 +221,6 @@ impl<C: StackConfig> Checker<'_, C> {
         tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
     }
 
-    /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
     #[cold]
     #[inline(never)]
     fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
@@ -250,7 +243,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints the running thread and its callers, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn end_here(&self) -> ! {
@@ -265,7 +257,6 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 }
 
-/// Prints the threads that allocated and freed an object, if it has tracks.
 #[inline(never)]
 fn tell_owners(slot: Slot, shape: &Shape) {
     if shape.flags.has(CheckFlags::OWNER) {
@@ -287,7 +278,6 @@ pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     }
 }
 
-/// Prints the bytes of a slot around an address.
 #[inline(never)]
 fn dump(slot: Slot, at: usize) {
     let first = (at & !(LINE_BYTES - 1)).saturating_sub(LINE_BYTES).max(slot.start);
@@ -299,7 +289,6 @@ fn dump(slot: Slot, at: usize) {
     }
 }
 
-/// Sixteen bytes at an address, in the memory of a slot.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

@@ -14,7 +14,6 @@ use quarry_sys::report::warn;
 const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Makes the pool, if sampling is on.
     pub(super) fn start_guards(&self) {
         let (stack, guards) = (self.stack, &self.checks.guards);
         if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
@@ -42,7 +41,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(Instrument::Guard, true);
     }
 
-    /// Serves a request with an object between guard pages, if a sample is due.
     #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;

@@ -27,19 +27,16 @@ pub struct Terms {
     pub latency: Duration,
 }
 
-/// The counts of one task, or of all tasks.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     lookups: u64,
     hits: u64,
     verified: u64,
-    /// Wall-clock time of all lookups.
     elapsed: Duration,
     /// The part of `elapsed` that misses took.
     in_misses: Duration,
     /// The part of `in_misses` that fills took: they spun and wrote the page.
     in_fills: Duration,
-    /// CPU time of all lookups.
     cpu: Duration,
 }
 
@@ -69,7 +66,6 @@ impl<'a> Shared<'a> {
         Self { pages, passes: passes.into(), next: AtomicU64::new(0) }
     }
 
-    /// The next chunk; `None` after the last one.
     #[inline(always)]
     fn take(&self) -> Option<&'a [u32]> {
         let chunks = self.pages.len().div_ceil(CHUNK) as u64;
@@ -113,7 +109,6 @@ pub fn measure(
     Ok(measurement(counts, wall, served_by))
 }
 
-/// Looks pages up until the shared lookups are done.
 #[inline(never)]
 fn look_up(cache: &impl PageCache, shared: &Shared<'_>, latency: Duration) -> Counts {
     let mut counts = Counts::default();
@@ -227,7 +222,6 @@ mod tests {
         }
     }
 
-    /// Returns the same page for every key.
     struct Liar(Page);
 
     impl PageCache for Liar {

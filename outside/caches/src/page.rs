@@ -47,7 +47,6 @@ impl Key {
         self.file * FILE_PAGES + self.index as u32
     }
 
-    /// A number that is different for every key, and looks random.
     #[inline(always)]
     fn mixed(self) -> u64 {
         let folded = u64::from(self.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15);

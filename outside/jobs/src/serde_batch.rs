@@ -48,7 +48,6 @@ fn order(random: &mut Rng, id: u64) -> Order {
     }
 }
 
-/// Reads a batch of documents as structs and as values. Returns a sum that depends on all of them.
 fn batch(number: u64) -> u64 {
     let mut random = Rng::with_seed(number + 1);
     let documents: Vec<String> = (0..DOCUMENTS)
@@ -68,7 +67,6 @@ fn batch(number: u64) -> u64 {
     counts + tags as u64
 }
 
-/// Builds an index of numbers by words; returns a sum that depends on it.
 fn index(part: u64, hundredths: u64) -> u64 {
     let mut random = Rng::with_seed(100 + part);
     let mut index: HashMap<String, Vec<u64>> = HashMap::new();

@@ -34,7 +34,6 @@ pub struct Answers {
     pub ranges: u64,
 }
 
-/// Adds bytes to a digest that depends on their order.
 fn add(digest: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(digest ^ bytes.len() as u64, |digest, byte| {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -26,7 +26,7 @@ pub fn install() -> Result<()> {
 /// Makes a database of `rows` rows, which depend on the `seed`.
 ///
 /// # Errors
-/// Those of SQLite.
+/// The error of SQLite.
 pub fn fill(file: &Path, rows: u32, seed: u32) -> Result<Connection> {
     let mut connection = Connection::open(file)?;
     connection.execute_batch("CREATE TABLE data (key INTEGER PRIMARY KEY, value BLOB)")?;
@@ -51,7 +51,7 @@ pub fn blob(key: u32, seed: u32) -> Vec<u8> {
 /// Reads the blob of a row.
 ///
 /// # Errors
-/// Those of SQLite.
+/// The error of SQLite.
 pub fn read(connection: &Connection, key: u32) -> Result<Vec<u8>> {
     let mut select = connection.prepare_cached("SELECT value FROM data WHERE key = ?")?;
     Ok(select.query_row([key], |row| row.get(0))?)

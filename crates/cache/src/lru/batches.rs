@@ -121,7 +121,6 @@ struct LockedTail<'a> {
     table: &'a DescriptorTable,
     from: ListKind,
     waiting: Waiting,
-    /// Most pages of a batch.
     batch: usize,
 }
 
@@ -214,7 +213,6 @@ impl NodeLists {
         self.batches.iter().for_each(|batch| visit("node->lru_batch", &batch.lock));
     }
 
-    /// Takes the LRU lock.
     pub(super) fn hold(&self, node: NodeId) -> Locked<'_> {
         Locked { node, lists: self, heads: self.heads.lock() }
     }
@@ -300,7 +298,6 @@ impl Locked<'_> {
         self.lists.added.count(list, 1);
     }
 
-    /// Closes the open batch of a list, if it has pages.
     fn close(&mut self, table: &DescriptorTable, list: ListKind) {
         let head = &mut self.heads[list.index()];
         if head.open == 0 {
@@ -366,7 +363,6 @@ impl Batch<'_> {
         (self.node, self.tag) == (node, tag)
     }
 
-    /// Takes an inner page of this tag off its list.
     pub(super) fn release(&self, table: &DescriptorTable, page: PageNo) {
         effort::spend(Effort::LruPage, 1);
         unlink_inner(table, page);

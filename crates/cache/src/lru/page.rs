@@ -80,7 +80,7 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the page is held. A later load of its key finds one at least as new.
+    /// Returns whether the page is held. A later load of its key finds this key or a newer one.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {

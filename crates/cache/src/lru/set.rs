@@ -77,8 +77,7 @@ impl<P: LruPolicy> LruSet<P> {
     }
 
     /// Puts a page, which is on no list and pinned by the caller, into a slot's add batch, which
-    /// pins it too. Moves a full batch to the lists; if another task holds the batch, only the
-    /// page.
+    /// pins it too. Moves a full batch to the lists, or the page alone if the batch is locked.
     pub fn add(
         &self,
         table: &DescriptorTable,

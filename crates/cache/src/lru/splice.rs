@@ -2,8 +2,7 @@
 //! (D. Jordan, "splice local lists onto the front of the LRU", January 2018; never merged).
 //!
 //! The pages of an add batch become up to four *local lists*, one for each list of each node. A
-//! local list is one closed batch. It goes to the front of its list in one hold of the LRU lock, in
-//! constant time.
+//! local list is one closed batch. One hold of the LRU lock puts it in front, in constant time.
 //!
 //! `LRU` is set before a page is on a list. A task that finds the flag may read links, tag and
 //! role, so the flag is set with release ordering after these, and loaded with acquire ordering.
@@ -73,7 +72,6 @@ impl Local {
         self.pages += 1;
     }
 
-    /// Makes both ends sentinels.
     fn close(&self, table: &DescriptorTable) {
         let ends = [self.batch.first(), self.batch.last()];
         ends.into_iter().flatten().for_each(|end| assign(table.at(end), self.tag, END));

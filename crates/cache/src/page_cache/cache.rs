@@ -148,7 +148,6 @@ impl<H: Host> Clone for PageCacheRef<'_, H> {
 
 impl<H: Host> Copy for PageCacheRef<'_, H> {}
 
-// Mappings.
 impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
@@ -182,7 +181,6 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 }
 
-// Pages.
 impl<H: Host> PageCacheRef<'_, H> {
     /// Adds a pin to a pinned page. Aborts at [`MOST_USER_PINS`], when the program leaks pins.
     #[inline]
@@ -266,7 +264,6 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 }
 
-// The cache as a whole.
 impl<H: Host> PageCacheRef<'_, H> {
     /// Returns how often each event has happened to pages. O(slots).
     pub fn events(self) -> EventCounts {

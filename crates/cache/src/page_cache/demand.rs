@@ -27,7 +27,7 @@ const HALF_LIFE: u64 = 8;
 const MEAN_OF: u64 = 1024;
 
 fresh_zero! {
-    /// The refaults of a mapping: a hint, because two tasks that change it at once may lose one.
+    /// The refaults of a mapping: a hint, because concurrent tasks may lose a refault.
     #[derive(Default)]
     pub(super) struct Demand {
         refaults: AtomicU64,
@@ -50,13 +50,12 @@ impl Demand {
         [&self.refaults, &self.since, &self.lost].iter().for_each(|it| it.store(0, Relaxed));
     }
 
-    /// Stores the current number of shadow entries.
     #[inline]
     pub(super) fn publish(&self, lost: u64) {
         self.lost.store(lost, Relaxed);
     }
 
-    /// The refaults after `evictions` evictions: `2^-x`, linear within each half-life (6 % off).
+    /// The refaults, halved for each half-life since; linear in between, at most 6 % off `2^-x`.
     fn faded(&self, evictions: u64, listed: u64) -> u64 {
         let passed = evictions.saturating_sub(self.since.load(Relaxed));
         let half_life = (listed / HALF_LIFE).max(1);

@@ -17,7 +17,6 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Numbers that move together: as many as one scan frees.
 const BATCH: usize = 32;
-/// Numbers that a slot can hold.
 const ROOM: usize = 2 * BATCH;
 /// Descriptors whose free bits share a word; they fill 4 KiB.
 const GROUP: usize = 64;
@@ -64,7 +63,7 @@ impl FreePages {
         })
     }
 
-    /// Takes a free number; `None` if the table is full or memory is refused. O(1) mostly.
+    /// Takes a free number; `None` if the table is full or the system refuses memory.
     pub(super) fn take(
         &self,
         slot: SlotIndex,
@@ -133,7 +132,6 @@ impl FreePages {
         taken
     }
 
-    /// Maps more descriptors. The depot is locked.
     fn grow(&self, pages: &DescriptorTable) -> OsResult<()> {
         let known = self.groups.len();
         let groups = (known + STEP).min(self.groups.capacity());
@@ -192,7 +190,6 @@ impl FreePages {
         visit("page_cache->depot", &self.depot);
     }
 
-    /// Checks the equation; `in_use` is the number of descriptors in use. O(descriptors).
     pub(super) fn validate(&self, pages: &DescriptorTable, in_use: usize) -> Result<(), Broken> {
         let check = Check::of("free descriptors");
         let (mut free, mut touched) = (0, 0);

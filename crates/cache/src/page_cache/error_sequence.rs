@@ -104,7 +104,6 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Steps of three flushers, beside the list of all errors.
         #[test]
         fn flushers_see_the_last_of_the_errors_since_they_looked(
             steps in prop::collection::vec((0usize..5, 1i32..40), 1..200),

@@ -230,7 +230,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
     }
 
-    /// Counts the return of an evicted page; returns whether it becomes active at once.
     fn note_refault(self, mapping: &Mapping, page: PageNo, shadow: u64) -> bool {
         let (tables, slot) = (self.tables, self.host.slot());
         let evicted = Evicted::unpack(shadow);

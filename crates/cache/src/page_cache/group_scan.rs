@@ -31,7 +31,6 @@ enum Found {
 struct Round {
     group: GroupId,
     done: Scanned,
-    /// Frames of pages that were evicted.
     frames: u64,
     /// Used pages that the round has met.
     used: u64,
@@ -57,7 +56,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         round.done
     }
 
-    /// Moves the hand around the clock once, or until the request is satisfied.
     fn go_round(self, request: &ScanRequest, round: &mut Round) {
         let group = self.host.groups().at(round.group);
         let (mut number, mut index) = group.hand();

@@ -53,8 +53,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.waits.wake(page, before);
     }
 
-    /// The version of a pinned page for optimistic reads; `None` while a task writes. Wraps at
-    /// 2^16.
+    /// The version of a pinned page, which wraps at 2^16, or `None` while a task writes the page.
     #[inline]
     pub fn version(self, page: PageNo) -> Option<u16> {
         let now = self.state(page);

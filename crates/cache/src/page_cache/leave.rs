@@ -131,7 +131,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives a page the tags and the key of its new place.
     fn retag(self, locked: &mut LockedMapping<'_>, page: PageNo, new: u64) {
         let descriptor = self.tables.pages.at(page);
         let state = descriptor.state.load();

@@ -16,8 +16,7 @@
 //! simulation missed 0.574 pages of each look-up, the kernel's rule 0.597, exact LRU 0.571 and ARC
 //! 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
 //!
-//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, where `total` is the sum
-//! of both lists.
+//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, of both lists in total.
 
 use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
@@ -43,7 +42,6 @@ fn by_rule(total: u64) -> u64 {
     total.div_ceil(1 + ratio)
 }
 
-/// Clamps a bias to the range that `total` pages allow.
 fn bounded(bias: i64, total: u64) -> i64 {
     let rule = by_rule(total) as i64;
     let least = (total / LEAST) as i64;
@@ -57,7 +55,6 @@ impl ListBalance {
         by_rule(total).saturating_add_signed(bias)
     }
 
-    /// Returns whether the active list should give pages to the inactive one. O(1).
     #[must_use]
     pub(super) fn is_inactive_low(&self, sizes: Sizes) -> bool {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
@@ -118,7 +115,6 @@ mod tests {
     }
 
     proptest! {
-        /// The target lies within its bounds after any refaults, also at another number of pages.
         #[test]
         fn what_is_wanted_lies_between_the_bounds(
             steps in prop::collection::vec((0..1u64 << 30, any::<bool>(), 1..100u64), 0..20),

@@ -25,7 +25,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.get_slow(mapping, index)
     }
 
-    /// Pins a page if it is up to date and has this key.
     #[inline(always)]
     pub(super) fn pin_as(
         self,

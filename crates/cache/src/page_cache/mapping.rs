@@ -88,7 +88,6 @@ impl Mapping {
         self.allows_overread.load(Relaxed) != 0
     }
 
-    /// The number of the cache of private objects, or 0.
     pub(super) fn private(&self) -> u32 {
         self.private.load(Relaxed)
     }
@@ -142,7 +141,6 @@ impl Mappings {
         })
     }
 
-    /// Creates a mapping, live and empty. O(1).
     pub(super) fn create(
         &self,
         nodes: &IndexNodes,
@@ -220,7 +218,6 @@ impl Mappings {
         self.live.load(Relaxed)
     }
 
-    /// All mappings, live or not.
     pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Mapping)> {
         (1..self.array.len() as u32).filter_map(|number| Some((number, self.numbered(number)?)))
     }

@@ -112,7 +112,6 @@ impl ScanRequest {
     /// its CPU for a while must not be refused memory. Otherwise they take less than `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
 
-    /// Returns whether the time of a scan that has done this much is over.
     pub(super) fn is_over(&self, done: &Scanned) -> bool {
         self.until_ns != u64::MAX
             && (done.freed > 0 || done.scanned >= Self::LEAST_SCANNED)

@@ -52,7 +52,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
     }
 
-    /// Moves pages from the running CPU's add batch to their lists.
     pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {
         let slot = self.host.slot();
         self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));

@@ -182,7 +182,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Looks at up to `most` pages of the inactive list; returns the number of pages.
     fn shrink_inactive(
         self,
         node: NodeId,
@@ -299,7 +298,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// The shadow entry of a page that was just evicted.
     pub(super) fn shadow_of(self, page: PageNo) -> u64 {
         let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
         let node = NodeId(descriptor.node.load(Relaxed));

@@ -203,7 +203,6 @@ impl<'a, H: Host> Truncation<'a, H> {
         found[..count].last().map(|last| last.0 + 1)
     }
 
-    /// Gives up taken pages; frees those that no other task pins.
     fn release(&mut self, taken: &Taken) {
         if taken.count == 0 {
             return;

@@ -129,7 +129,6 @@ impl Buckets {
         Self::with_bits(pages, TIME_BITS)
     }
 
-    /// Like [`for_pages`](Self::for_pages), for times of `bits` bits.
     const fn with_bits(pages: u64, bits: u32) -> Self {
         let most = u64::BITS - pages.saturating_sub(1).leading_zeros();
         Self { order: most.saturating_sub(bits) }
@@ -157,7 +156,6 @@ mod tests {
             prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
         }
 
-        /// The distance counts evictions and activations, also where clock or time wraps.
         #[test]
         fn a_distance_is_what_has_passed(
             start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),

@@ -71,7 +71,6 @@ struct Run<'a, S> {
     passes: u32,
     /// Parked objects were taken back, and no shrinker has freed objects since.
     has_drained: bool,
-    /// The page lists of all CPUs have been drained.
     has_drained_lists: bool,
     shares: (Share, Share),
     /// Work since the last level of pressure.
@@ -212,7 +211,6 @@ impl<S: CachingStack> Run<'_, S> {
         CacheHost::pages(self.stack)
     }
 
-    /// Makes one pass; returns whether another one should follow.
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();

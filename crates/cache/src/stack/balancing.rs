@@ -34,7 +34,6 @@ impl Balancing {
     }
 }
 
-/// Declares the counters, with the names of the fields of [`BalanceStats`].
 macro_rules! counts {
     ($($name:ident)*) => {
         pub(super) struct Counts {

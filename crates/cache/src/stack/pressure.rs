@@ -13,7 +13,7 @@ use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 pub const MOST_CALLBACKS: usize = 16;
 /// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// Percentages that are not freed from which on a window is medium or critical (Linux 3.10).
+/// A window of which this percentage is not freed is medium, or critical (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// At this priority and below, the level is critical in any case (Linux 3.10).
@@ -42,8 +42,7 @@ impl PressureEvents {
     /// Registers a callback; `None` if there are too many.
     ///
     /// # Safety
-    /// `call` may be called with `context` on any thread, until [`remove`](Self::remove) has
-    /// removed it.
+    /// Any thread may call `call` with `context`, until [`remove`](Self::remove) returns true.
     pub unsafe fn add(
         &self,
         context: *const (),
@@ -68,7 +67,6 @@ impl PressureEvents {
         }
     }
 
-    /// Reports a level to the callbacks, if it has changed.
     pub(super) fn tell(&self, level: Pressure) {
         if self.level.swap(level as u8, Relaxed) != level as u8 {
             // SAFETY: the callback is registered, so it may be called.
@@ -76,7 +74,6 @@ impl PressureEvents {
         }
     }
 
-    /// See [`Hooks::adopt_in_child`].
     pub(super) fn adopt_in_child(&self) {
         self.callbacks.adopt_in_child();
     }

@@ -1,5 +1,4 @@
-//! Shrinkers: caches of the program that give objects back when memory is short (`struct shrinker`,
-//! Linux 6.x).
+//! Shrinkers: caches of the program that give objects back when memory is short (Linux 6.x).
 //!
 //! A shrinker reports how many objects it could free, and frees as many as a reclaim asks for. The
 //! reclaim derives the number from this count and its priority alone (`do_shrink_slab`, Linux 3.12
@@ -219,7 +218,6 @@ impl Shrinkers {
         sum
     }
 
-    /// Bytes that the shrinkers could free, by their last answers.
     pub(super) fn reclaimable_bytes(&self) -> usize {
         let mut sum = 0_usize;
         self.all.for_each(|one| {
@@ -229,7 +227,6 @@ impl Shrinkers {
         sum
     }
 
-    /// See [`Hooks::adopt_in_child`].
     pub(super) fn adopt_in_child(&self) {
         self.all.adopt_in_child();
     }

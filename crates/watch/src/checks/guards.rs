@@ -99,7 +99,7 @@ pub fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
-/// The object whose page, or whose half of a guard beside it, has an offset in the pool.
+/// The object whose page, or whose nearer half of a guard, contains an offset in the pool.
 #[must_use]
 pub fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;

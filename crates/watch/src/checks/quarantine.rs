@@ -64,7 +64,7 @@ impl Quarantine {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes the oldest object, if the bytes are too many, the ring is full, or `all` leave. O(1).
+    /// Takes the oldest object, if there are too many bytes or objects, or if `all` leave. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {

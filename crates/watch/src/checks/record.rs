@@ -20,9 +20,7 @@ use super::track::Track;
 use quarry_mm::heap::CheckFlags;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
-/// Bytes of the tracks in front of it, if there are any.
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
 /// Largest alignment of an object with a front zone: the zone is as large as the alignment.

@@ -45,7 +45,6 @@ pub struct Checks {
     seed: AtomicU64,
     /// Small objects that were freed.
     pub quarantine: CountedLock<Quarantine>,
-    /// Large blocks that were freed.
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null without random order.
     pub shuffled: AtomicPtr<AtomicUsize>,

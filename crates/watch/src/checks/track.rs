@@ -6,8 +6,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 pub const TRACK_FRAMES: usize = 16;
 
 /// The thread that allocated or freed an object, the time, and its callers; all zero before that. A
-/// track may lie beside an object, where a program can write, so readers use no value of it as an
-/// address.
+/// track may lie where a program can write, so readers use no value of it as an address.
 #[repr(C)]
 pub struct Track {
     thread: AtomicU64,

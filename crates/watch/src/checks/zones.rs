@@ -143,8 +143,7 @@ impl Parts {
     /// Writes the zones of an object in use. O(zones).
     ///
     /// # Safety
-    /// The slot is writable memory of the stack, and the program does not have the object yet, or
-    /// is resizing it.
+    /// The slot is writable memory of the stack; the program has no object in it, or resizes it.
     pub unsafe fn arm(&self) {
         // SAFETY: the zones lie in the slot, outside of the object.
         unsafe {
@@ -239,7 +238,6 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// A naive look at all bytes of a slot: every byte outside of the object is watched.
     #[test]
     fn every_byte_beside_an_object_is_watched() {
         let debug = CheckFlags::RED_ZONES.with(CheckFlags::POISON).with(CheckFlags::SANITY);

@@ -14,7 +14,6 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Buckets that are looked at for a key.
 const PROBES: u64 = 32;
 
-/// The action of a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
     Allocate,
@@ -112,7 +111,6 @@ impl Area {
         self.head(Head::Magic).store(MAGIC, Ordering::Release);
     }
 
-    /// Counts a sample that found no room.
     pub(super) fn note_lost(&self) {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
@@ -126,7 +124,6 @@ impl Area {
         Some(number as u32)
     }
 
-    /// Counts that an object of this bucket was freed.
     pub(super) fn count_freed(&self, bucket: u32, size: u64) {
         let number = u64::from(bucket) & (self.buckets as u64 - 1);
         self.bucket(number, Bucket::Freed).fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,6 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Fractional bits of the fixed-point numbers here.
 const FRACTION: u32 = 32;
-/// `ln(2)`.
 const LN_2: u64 = 0xb172_17f7;
 
 /// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. Squaring the mantissa
@@ -64,13 +63,11 @@ impl Countdown {
         self.renew(mean);
     }
 
-    /// Returns whether an object of `size` bytes is not a sample, without counting it.
     #[inline(always)]
     pub(super) fn is_beyond(&self, size: u64) -> bool {
         size <= self.left.load(Relaxed)
     }
 
-    /// Counts an object of `size` bytes that is not a sample.
     #[inline(always)]
     pub(super) fn pass(&self, size: u64) {
         self.left.store(self.left.load(Relaxed).saturating_sub(size), Relaxed);

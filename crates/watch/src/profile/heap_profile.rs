@@ -217,7 +217,6 @@ impl HeapProfile {
         self.tables.get()?.records.read(record)
     }
 
-    /// Calls `add` for the current profile, if one is on.
     fn while_on(&self, add: impl FnOnce(&Tables, u32) -> Option<u32>) -> Option<u32> {
         let tables = self.tables.get()?;
         self.busy.fetch_add(1, Ordering::SeqCst);
@@ -233,8 +232,7 @@ impl HeapProfile {
     fn count(&self, tables: &Tables, did: Did, size: u64) -> Option<u32> {
         let mut frames = [0; MOST_FRAMES];
         let tracer = self.tracer.load(Ordering::Relaxed);
-        // SAFETY: `begin` stored a `Tracer` before the session became odd, which the caller has
-        // seen.
+        // SAFETY: `begin` stored a `Tracer` before it made the session odd, as the caller saw it.
         let tracer = unsafe { core::mem::transmute::<*mut (), Tracer>(tracer) };
         let found = tracer(&mut frames).min(MOST_FRAMES);
         let bucket = tables.area.count(did, &frames[..found], size);

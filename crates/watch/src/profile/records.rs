@@ -17,19 +17,16 @@ pub const NO_RECORD: u32 = 0;
 fresh_zero! {
     /// One sampled object. The user of the object owns its record too.
     struct Record {
-        /// Bytes that were requested.
         size: AtomicU64,
         /// The first frame of the object, to tell its address from those after it.
         pfn: AtomicU32,
         /// Frames of its block; 0 for a mapping, which describes itself.
         frames: AtomicU32,
-        /// Bytes that the program may use.
         usable: AtomicU32,
         /// The bucket that counts its free.
         bucket: AtomicU32,
         /// The session of the profile that it is a sample of.
         session: AtomicU32,
-        /// The next free record.
         next: AtomicU32,
     }
 }
@@ -81,7 +78,6 @@ impl Records {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
     }
 
-    /// Gives back a record that its owner does not use any more.
     pub(super) fn give(&self, number: u32) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
@@ -104,7 +100,6 @@ impl Records {
         record.session.store(sampled.session, Ordering::Relaxed);
     }
 
-    /// The contents of a record; `None` for a number without a record.
     pub(super) fn read(&self, number: u32) -> Option<Sampled> {
         if number == NO_RECORD || number as usize >= MOST_RECORDS {
             return None;
@@ -121,7 +116,6 @@ impl Records {
     }
 }
 
-/// The head after one more change.
 fn changed(head: u64, first: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | u64::from(first)
 }

@@ -26,8 +26,8 @@ pub trait PageCache: Sync {
     /// Reads the part of a page that `reading` selects; `None` if the page is not cached.
     fn get(&self, key: Key, reading: Reading) -> Option<u64>;
 
-    /// Inserts a page with the bytes that `fill` writes, and evicts pages for it. Another thread may
-    /// be inserting the same page. Returns whether one of the threads inserted it.
+    /// Inserts a page with the bytes that `fill` writes, and evicts pages for it. Another thread
+    /// may be inserting the same page. Returns whether one of the threads inserted it.
     fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool;
 }
 

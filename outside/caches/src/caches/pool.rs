@@ -36,12 +36,10 @@ impl Pool {
     #[inline(always)]
     pub(super) fn page(&self, at: u32) -> &Page {
         debug_assert!(at < self.len);
-        // SAFETY: `at` is inside the mapping, which lives as long as `self`; every content of it
-        // is a page.
+        // SAFETY: `at` is inside the mapping, which lives as long as `self`; any content is a page.
         unsafe { &*self.base.add(at as usize) }
     }
 
-    /// Gives the memory of a page back. It reads as zero afterwards.
     pub(super) fn discard(&self, at: u32) {
         let page: *const Page = self.page(at);
         // SAFETY: the range is one page of this private mapping; readers see zeroes.

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Share of the pages that cool, in percent.
 const COOLING_PERCENT: u32 = 10;
 
 /// A reference is the number of a frame, or `EVICTED`. `COOLING` is set while its page cools.
@@ -26,7 +25,6 @@ const NO_PAGE: u32 = u32::MAX;
 struct Frame {
     /// Odd while the bytes change.
     version: AtomicU64,
-    /// The page in the frame.
     page: AtomicU32,
 }
 
@@ -36,7 +34,6 @@ struct Stage {
     /// Pages in the order in which they began to cool, each with its ticket at that time. A page
     /// whose ticket has changed since is hot again.
     cooling: VecDeque<(u32, u32)>,
-    /// The ticket of each page.
     tickets: Vec<u32>,
     /// Number of pages that cool.
     cool: u32,
@@ -79,7 +76,6 @@ impl Swizzle {
         self.stage.lock().expect("no task panics with the latch")
     }
 
-    /// Makes a cooling page hot again, if it still cools.
     #[cold]
     fn rescue(&self, number: u32) {
         let mut stage = self.latch();
@@ -185,7 +181,6 @@ impl PageCache for Swizzle {
             header.page.store(number, Ordering::Relaxed);
             reference.store(frame, Ordering::Release);
         } else {
-            // Another thread was faster.
             stage.free.push(frame);
         }
         true

@@ -146,7 +146,6 @@ impl VmCache {
         Self { guard, ..self }
     }
 
-    /// Makes room for one page.
     fn reserve_room(&self) {
         while self.used.fetch_add(1, Ordering::AcqRel) >= self.capacity {
             self.used.fetch_sub(1, Ordering::AcqRel);
@@ -242,7 +241,6 @@ impl Resident {
         }
     }
 
-    /// Calls `show` for the pages of the next `count` slots.
     fn next(&self, count: usize, mut show: impl FnMut(u32)) {
         let first = self.hand.fetch_add(count as u64, Ordering::Relaxed) as usize;
         for step in 0..count {

@@ -94,7 +94,6 @@ impl ActiveInactive {
         }
     }
 
-    /// Moves the target length for an evicted page that returns.
     fn note_refault(&mut self, distance: u64, was_active: bool) {
         if distance <= u64::from(self.capacity) {
             let step = if was_active { self.wanted.saturating_sub(1) } else { self.wanted + 1 };

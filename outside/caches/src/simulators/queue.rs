@@ -14,7 +14,6 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty list for page numbers below `pages`.
     pub(super) fn new(pages: u32) -> Self {
         let links = vec![NONE; pages as usize];
         Self { newer: links.clone(), older: links, newest: NONE, oldest: NONE, len: 0 }

@@ -4,7 +4,6 @@
 use super::Simulator;
 use super::queue::Queue;
 
-/// Share of the small queue, in percent.
 const SMALL_PERCENT: u32 = 10;
 /// Most uses of a page that are counted.
 const MOST_USES: u8 = 3;

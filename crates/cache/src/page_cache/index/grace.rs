@@ -92,7 +92,6 @@ impl Grace {
         self.waiting.store(waiting.len() as u64, Relaxed);
     }
 
-    /// Takes a node that waits, and empties it.
     pub(super) fn recycle(&self) -> Option<NodeRef> {
         if self.waiting() == 0 {
             return None;

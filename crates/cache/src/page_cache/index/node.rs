@@ -47,7 +47,6 @@ pub(super) struct Node {
     count: Cell<u8>,
     pub(super) shadows: Cell<u8>,
     pub(super) is_listed: Cell<bool>,
-    /// The NUMA node of its memory.
     memory: Cell<u8>,
 }
 
@@ -160,7 +159,6 @@ impl Node {
         self.words[at].store(0, Ordering::Release);
     }
 
-    /// Updates `used` and `count` after the used words at these places became 0.
     pub(super) fn forget(&self, places: u64) {
         self.used.set(self.used.get() & !places);
         self.count.set(self.count.get() - places.count_ones() as u8);
@@ -189,7 +187,6 @@ impl Node {
         shadows != 0 && shadows == self.count.get()
     }
 
-    /// The place of an index in this node.
     #[inline]
     pub(super) fn place(&self, index: u64) -> usize {
         (index >> self.shift.get()) as usize % NODE_SLOTS

@@ -78,7 +78,6 @@ impl ShadowNodes {
         }
     }
 
-    /// Takes a node that leaves its index off its list. The caller holds the lock of the index.
     #[inline]
     pub(super) fn forget(&self, node: NodeRef) {
         if node.is_listed.get() {

@@ -127,7 +127,6 @@ impl<T> Index<T> {
     }
 }
 
-/// The largest index below a head with this shift.
 #[inline]
 fn largest_below(shift: u32) -> u64 {
     ((NODE_SLOTS as u64) << shift) - 1
@@ -197,7 +196,6 @@ impl<T> LockedIndex<'_, T> {
         self.inner.counts.visits += 1;
     }
 
-    /// The place of an index, if the tree has a node for it.
     pub(super) fn find(&mut self, index: u64) -> Option<Place> {
         self.visit();
         let Some((mut node, shift)) = self.head() else {
@@ -294,7 +292,6 @@ impl<T> LockedIndex<'_, T> {
         node
     }
 
-    /// Makes the tree as high as `index` needs.
     fn grow(&mut self, index: u64, preload: &mut Chain) {
         let wanted = levels_for(index).max(1);
         let mut levels = self.head().map_or(0, |(_, shift)| shift / LEVEL_BITS + 1);
@@ -365,8 +362,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Writes an entry, updates the counts, and clears tags unless it is a page. Leaves empty
-    /// nodes.
+    /// Writes an entry, updates the counts, and clears tags unless the entry is a page.
     pub(super) fn store(&mut self, place: Place, entry: Entry) -> Entry {
         let before = self.entry_at(place);
         self.count(before, -1);
@@ -449,7 +445,6 @@ impl<T> LockedIndex<'_, T> {
         self.unlinked.push(node);
     }
 
-    /// Takes a node of shadow entries out of the tree, with all its entries.
     pub(super) fn remove_shadow_node(&mut self, node: NodeRef) {
         debug_assert!(node.holds_shadows_only(), "the shrinker takes nodes of shadow entries");
         self.inner.counts.shadows -= u64::from(node.shadows.get());
