@@ -217,7 +217,7 @@ impl<C: StackConfig> Checker<'_, C> {
     /// Frees an allocation that the checks know; false if they do not.
     ///
     /// # Safety
-    /// Same as [`free_slow`](Self::free_slow).
+    /// The user of the object has given it up.
     #[inline(never)]
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };

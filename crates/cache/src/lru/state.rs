@@ -18,7 +18,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins of users. Add batches, scans and truncation may pin beyond it, as they must not fail.
+/// Most pins that users may have. Pins of add batches, scans and truncation may exceed it.
 pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;

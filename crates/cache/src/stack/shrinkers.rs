@@ -1,4 +1,4 @@
-//! Shrinkers: caches of the program that give objects back when memory is short (Linux 6.x).
+//! Shrinkers: caches of the program that free objects on demand (`struct shrinker`, Linux 6.x).
 //!
 //! A shrinker reports how many objects it could free, and frees as many as a reclaim asks for. The
 //! reclaim derives the number from this count and its priority alone (`do_shrink_slab`, Linux 3.12
