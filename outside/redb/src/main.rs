@@ -1,5 +1,5 @@
-//! Fills and reads a database of redb with its own cache, and on Quarry; says whether both give the
-//! same answers, and how fast.
+//! Fills and reads a redb database with its own cache and on Quarry, checks that both give the same
+//! answers, and prints how fast they are.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;

@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes of a page of the cache. Those of redb have as many, or a power of two times as many.
+/// Bytes of a page of the cache. A page of redb has as many, or a power of two times as many.
 const PAGE: usize = 4096;
 
-/// The storage. What redb writes stays in the cache until [`sync_data`](Self::sync_data), or until
-/// the background thread writes it.
+/// redb's storage. Its writes stay in the cache until [`sync_data`](Self::sync_data), or until the
+/// background thread writes them.
 ///
-/// It takes no locks: redb's own file backend does, so that no second process opens the file.
+/// Takes no file lock. redb's own file backend takes one, so that no second process opens the file.
 pub struct CachedFile {
     pages: Mapping<FileBacking<ReadWrite>>,
 }
@@ -25,7 +25,7 @@ impl CachedFile {
     /// Opens a file, or makes one.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system.
     pub fn open(file: &Path) -> Result<Self> {
         let path = CString::new(file.as_os_str().as_bytes())?;
         let backing = FileBacking::open_writable(&path).map_err(PageError::from);
@@ -38,8 +38,7 @@ impl CachedFile {
     }
 }
 
-/// The parts of `len` bytes at `offset`, page by page: the index, the place in the page, and the
-/// place among the bytes.
+/// The parts of `len` bytes at `offset`: the page, the place in it, and the place in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -100,7 +99,7 @@ impl StorageBackend for CachedFile {
         if len < self.size() {
             let page = PAGE as u64;
             self.pages.truncate(len.div_ceil(page)).map_err(refused)?;
-            // The page that the end lies in reads as zero after it.
+            // The bytes after the end, in the page that contains it, read as zero.
             let rest = (len % page) as usize;
             if rest > 0 {
                 let last = self.pages.read(len / page).map_err(refused)?;

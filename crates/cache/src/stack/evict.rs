@@ -1,13 +1,11 @@
-//! The first stage of a direct reclaim: a request that has found no memory takes pages of the
-//! cache.
+//! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
-//! Freed mappings and objects in barns go first, which cost less to make again than a page, then
-//! clean, unused pages, 32 of them in 200 us at a time, as long as that frees some. Nothing is
-//! written, and no function of the program is called: the caller may hold any lock of the program.
-//! Locks of mappings are only tried; for locks of LRU lists the task waits, since their holders
-//! request nothing. If all pages that could go belong to locked mappings, the task naps outside of
-//! the gate, so that a holder that has lost its CPU can go on. The heap leaves the cache as many
-//! pages as lie below the low mark, or reads would be refused.
+//! It takes freed mappings and objects in barns first, which cost less to make again than a page,
+//! then clean unused pages, 32 in 200 us at a time, while this frees pages. The caller may hold any
+//! lock of the program, so it writes nothing and calls no function of the program. It only tries
+//! locks of mappings, and waits for LRU locks, whose holders request nothing. If all evictable
+//! pages belong to locked mappings, it naps outside of the gate, so that a holder can go on. The
+//! heap leaves the cache as many frames as lie below the low mark, or reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -47,7 +45,7 @@ fn evict_for<S: CachingStack>(
         if (has_all || has_freed && miss.frames() <= CLUSTER) && attempt() {
             return true;
         }
-        // The budget has the frames, but a zone or the system has not.
+        // The budget has the frames, but a zone or the system refuses them.
         lost += u32::from(has_all);
         if lost > MOST_LOST {
             return false;
@@ -78,20 +76,18 @@ fn evictable<S: CachingStack>(
     spare.max(least).min(CLUSTER.into()) as usize
 }
 
-/// Frames of cached pages that the heap may take: it leaves the cache a floor, the number of frames
-/// below the low mark. O(slots).
+/// Frames of cached pages beyond the cache's floor, the frames below the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = CacheHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
 }
 
-/// Pages on the lists of all nodes. O(nodes).
 pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let nodes = CacheHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// Each page twice: the first look activates used ones.
+/// Each page twice: the first look activates used pages.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }
