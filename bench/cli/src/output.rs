@@ -3,7 +3,7 @@
 use crate::exit_status::report;
 use std::io::{self, Write};
 
-/// Standard output; its errors say so.
+/// Standard output; its errors name it.
 pub struct Output(pub io::Stdout);
 
 impl Output {

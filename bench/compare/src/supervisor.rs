@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Name of the hidden subcommand that runs one sample of a program.
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
-/// The byte on standard input that says that the clients of a server are done.
+/// The byte on standard input after which the clients of a server are done.
 pub(super) const FINISH: u8 = b'.';
 
 /// Arguments of [`SUPERVISE_COMMAND`].

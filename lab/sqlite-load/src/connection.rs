@@ -39,7 +39,7 @@ pub(crate) struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Opens a database, or creates it if `flags` say so.
+    /// Opens a database, or creates it if `flags` ask for it.
     pub(crate) fn open(api: &'static Api, path: &Path, flags: i32) -> Result<Self, SqlError> {
         let name = CString::new(path.to_string_lossy().as_bytes()).expect("a path has no NUL");
         let mut handle = null_mut();

@@ -214,6 +214,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.counters()
     }
 
+    /// Visits the locks of all lists.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.lists.visit_locks(visit);
         for slot in 0..self.batches.len() {

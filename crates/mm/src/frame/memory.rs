@@ -217,6 +217,7 @@ impl Memory {
             self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
                 // The OS keeps locked pages in memory; this makes them zero.
+                // SAFETY: mapped; the caller has taken the extent and gives it up.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }
         }

@@ -55,9 +55,9 @@ const FREE_BITS: u32 = 11;
 const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
 const _: () = assert!((MIN_ORDER.bytes() / MIN_ALIGN) as u64 <= FREE_MASK);
 
-/// What word `index` of the bits adds to the digest, shifted to the digest's place. A change within
-/// 32 neighbouring bits of one word always changes the digest: multiplication by an odd number is
-/// invertible modulo 2^53, and the upper bits are folded onto the lower ones.
+/// The term that word `index` of the bits adds to the digest, shifted to the digest's place. A
+/// change within 32 neighbouring bits of one word always changes the digest: multiplication by an
+/// odd number is invertible modulo 2^53, and the upper bits are folded onto the lower ones.
 fn term(bits: u64, index: u32) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let multiplier = ODD.wrapping_mul(u64::from(2 * index + 1));

@@ -39,7 +39,7 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub metadata: &'a Metadata,
     /// All caches of the stack.
     pub caches: &'a CacheTable,
-    /// What caches hold beyond what is in use, and its bounds.
+    /// Bytes that caches hold beyond objects in use, and their bounds.
     pub limits: &'a CacheLimits,
     /// The policy's setup.
     pub setup: &'a SlabSetup,

@@ -27,7 +27,7 @@ pub enum SlamMode {
 }
 
 impl SlamMode {
-    /// What [`named`](Self::named) accepts.
+    /// The names that [`named`](Self::named) accepts.
     pub const ACCEPTED: &'static str = "auto, array, linked or remote";
 
     /// The mode of this name; `Some(None)` for `auto`, `None` for an unknown name.
@@ -48,7 +48,7 @@ impl Mechanisms {
     pub const ALL: Self =
         Self { merging: true, cpu_partial: true, alien: true, shared: true, slam_mode: None };
 
-    /// What [`without`](Self::without) accepts.
+    /// The names that [`without`](Self::without) accepts.
     pub const ACCEPTED: &'static str =
         "merging, cpu-partial, alien or shared, or several of them with commas";
 

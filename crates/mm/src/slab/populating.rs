@@ -117,7 +117,7 @@ impl Plan {
         true
     }
 
-    /// Populates a slab of never touched memory if the plan says so.
+    /// Populates a slab of never touched memory if the plan asks for it.
     pub(super) fn bring_in(&mut self, zones: &Zones, cache: &Cache, slab: Pfn) -> Role {
         if !self.is_due {
             return Role::Ordinary;

@@ -41,6 +41,7 @@ pub struct BudgetStats {
     pub metadata: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
+    /// Counts of balances so far.
     pub balances: BalanceStats,
     /// Stages of direct reclaims.
     pub direct_reclaims: u64,

@@ -1,4 +1,4 @@
-//! Caches from crates.io with pages as values: `Arc<Page>`, or `Box<Page>` where entries are pins.
+//! Caches of other crates with pages as values: `Arc<Page>`, or `Box<Page>` where entries are pins.
 //! All three have the same hasher, and a weigher that returns 4,096 bytes.
 
 use super::PageCache;

@@ -7,8 +7,8 @@
 //! | lock | kernel | guards |
 //! |---|---|---|
 //! | `partial` | `page_lock` | the partial list, and the words of all slabs of the list |
-//! | `remote` | `remote_free.lock` | objects that other CPUs have brought back |
-//! | `outgoing` | interrupts off | `rlist` and `remote_cache_list`: objects gathered for another list |
+//! | `remote` | `remote_free.lock` | objects that other CPUs returned |
+//! | `outgoing` | interrupts off | `rlist` and `remote_cache_list`: objects for another list |
 //!
 //! Equations: `nr_partial = slabs on the partial list`; a slab of the list is on it exactly if it
 //! has both a free object and an object in use; `free = free objects of these slabs`;

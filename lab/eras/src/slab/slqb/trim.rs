@@ -92,8 +92,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         found
     }
 
-    /// Flushes one batch of the objects that other CPUs have brought, for a list whose cell is empty
-    /// or for a node's list.
+    /// Flushes one batch of the objects that other CPUs have brought, for a list whose cell is
+    /// empty or for a node's list.
     fn trim_claimed(&self, id: ListId) {
         let Some(claimed) = self.list(id).claim() else { return };
         match self.tables.slot_of(id) {

@@ -12,9 +12,9 @@
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
 //! | frozen | any thread | any thread | owner: unfreeze |
-//! | some free, on its node's list | any thread | the thread that takes it off the list | list lock: freeze |
-//! | none in use, not frozen | - | - | the thread that freed the last: off the list, given back |
-//! | none free, on no list | any thread, which puts it onto the list | - | - |
+//! | some free, on its node's list | any thread | its remover | list lock: freeze |
+//! | none in use, not frozen | - | - | the last to free: gives it back |
+//! | none free, on no list | any thread, which lists it | - | - |
 //!
 //! A thread that holds the bit may wait for the list lock; a thread that holds the list lock only
 //! tries the bit (`get_partial_node`). A waiter spins, then sleeps on a futex, like a waiter for

@@ -16,8 +16,8 @@
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
 //! | frozen | any thread | any thread | owner: unfreeze |
-//! | some free, on its node's list | any thread; to free the last object in use: list lock | - | list lock: freeze |
-//! | none free, on no list | any thread; it freezes the slab, or takes the list lock and lists it | - | - |
+//! | some free, on its node's list | any thread; last object: list lock | - | list lock: freeze |
+//! | none free, on no list | any thread, which freezes or lists it | - | - |
 //!
 //! Threads push chains onto a free list but take it only as a whole. A head that has gone and come
 //! back (ABA) therefore does no harm: no thread relies on the objects after the head. The word has

@@ -78,7 +78,7 @@ pub trait SlabWord: FreshZero + Send {
     /// The state of a slab with `objects` objects.
     fn state(&self, objects: u32) -> SlabState;
 
-    /// Returns whether the word says that this is a slab of cache number `cache`. A word without a
+    /// Returns whether the word marks a slab of cache number `cache`. A word without a
     /// cache number always agrees: then only the frame table names the slab's cache.
     fn agrees(&self, cache: u8) -> bool;
 
