@@ -6,6 +6,7 @@ mod lab_command;
 mod live;
 mod metrics;
 mod options;
+mod ps;
 mod run;
 mod slabinfo;
 mod top;
@@ -34,6 +35,7 @@ enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Advise(advise::AdviseArgs),
+    Ps(ps::PsArgs),
     Slabinfo(slabinfo::SlabinfoArgs),
     /// Free blocks of a running process, as /proc/buddyinfo has them.
     Buddyinfo(live::Target),
@@ -77,6 +79,7 @@ fn main() {
         Command::Simulate(args) => args.become_lab(Some("simulate")),
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
+        Command::Ps(args) => report(ps::run(&args, out)),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
         Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
         Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),

@@ -16,6 +16,8 @@ pub(super) enum Reaction {
 pub(super) struct View {
     snapshot: Snapshot,
     rows: Vec<Row>,
+    /// The rows of the first look.
+    first_rows: Vec<Row>,
     taken: Instant,
     column: Column,
     is_inverted: bool,
@@ -32,6 +34,7 @@ impl View {
         let rows = rows::rows(&snapshot);
         let mut view = Self {
             snapshot,
+            first_rows: rows.clone(),
             rows,
             taken: Instant::now(),
             column,
@@ -62,6 +65,7 @@ impl View {
         let passed = now.saturating_duration_since(self.taken).as_millis();
         let mut rows = rows::rows(&snapshot);
         rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
+        rows::set_growth(&mut rows, &self.first_rows);
         (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
         self.sort();
     }

@@ -1,5 +1,6 @@
 //! Statistics of running processes: redis and Python on the built library.
 
+mod chosen;
 mod errors;
 mod layouts;
 mod metrics;
