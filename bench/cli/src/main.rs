@@ -5,6 +5,7 @@ mod compare;
 mod lab_command;
 mod live;
 mod metrics;
+mod names;
 mod options;
 mod ps;
 mod run;
@@ -48,6 +49,7 @@ enum Command {
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
+    Names(names::NamesArgs),
     /// Record what a program asks of malloc: each call, with its thread, CPU and time (make lab).
     #[command(disable_help_flag = true)]
     Record(LabArgs),
@@ -88,6 +90,7 @@ fn main() {
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),
+        Command::Names(args) => report(names::run(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Pages(args) => report(pages::write(&args, Cli::command())),

@@ -2,6 +2,7 @@
 
 use crate::exit_status::{self, of_own_failure};
 use crate::library::{self, LibraryError};
+use crate::names::name_callers_of;
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
 use crate::{watcher, wrapper};
@@ -11,6 +12,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
+use quarry_mm::heap::options::asks_for_checks;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -27,7 +29,8 @@ const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
-/// The program keeps its standard streams, its process id and its exit status. Where it cannot be
+/// The program keeps its standard streams, its process id and its exit status; under QUARRY_DEBUG
+/// and QUARRY_GUARD its standard error passes through `quarry names`. Where it cannot be
 /// served (static, set-user-ID, Go, a sanitizer, ...) one line reports it and the program runs all
 /// the same. Exit status 127: command not found, or its interpreter; 126: not executable; 125:
 /// Quarry's library is not found; 2: a wrong option, and the program does not run.
@@ -81,8 +84,12 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let given = settings.iter().map(|(key, value)| (*key, value.as_str()));
     let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
     let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
+    let asked: Vec<(&str, &str)> = asked.collect();
+    let has_callers = asked
+        .iter()
+        .any(|(key, value)| matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value));
     let library = library::find(
-        library::object_for(slab.as_deref(), asked),
+        library::object_for(slab.as_deref(), asked.into_iter()),
         last("LIBRARY").map(OsString::from),
     )
     .map_err(LibraryError::into_error)?;
@@ -119,6 +126,12 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     }
     for (key, value) in &settings {
         command.env(format!("QUARRY_{key}"), value);
+    }
+    if plan.is_expected
+        && has_callers
+        && let Err(error) = name_callers_of(&mut command)
+    {
+        say(format_args!("reports will have addresses without names: {error:#}"));
     }
     let error = command.exec();
     say(format_args!("{}: {error}", name.display()));

@@ -1,6 +1,6 @@
 //! `quarry run`: what reaches the program, what is said, and which exit status comes back.
 
-use crate::support::{Workshop, quarry, real_library};
+use crate::support::{Workshop, quarry, real_library, skipped};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -261,4 +261,24 @@ fn statistics_say_what_the_library_did_for_the_program() {
     let live: u32 = cache.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     assert!(live >= 5000, "{live} objects in use: {text}");
     assert!(text.contains("zone->lock"), "{text}");
+}
+
+/// The library prints addresses alone; `quarry run` adds functions, files and lines.
+#[test]
+fn reports_of_checks_name_callers() {
+    let Some(library) = real_library() else { return };
+    let full = library.with_file_name("libquarry-full.so");
+    if !full.is_file() {
+        return skipped("no libquarry-full.so");
+    }
+    let shop = Workshop::new();
+    let source = "#include <stdlib.h>\nchar *make(void) {\n    return malloc(40);\n}\n\
+                  int main(void) {\n    char *volatile made = make();\n    made[40] = 1;\n    \
+                  free(made);\n    return 0;\n}\n";
+    let program = shop.compile("writes", source, &["-g", "-O0"]);
+    let mut command = quarry();
+    command.env("QUARRY_LIBRARY", library.parent().unwrap());
+    let command = command.args(["run", "--set", "DEBUG=FZPU", "--"]).arg(program);
+    let assert = command.assert().stderr(contains("was written past its end: byte 40"));
+    assert.stderr(contains("make").and(contains("writes.c:3")).and(contains("writes.c:6")));
 }
