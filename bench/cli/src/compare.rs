@@ -193,7 +193,7 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
     let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
-    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting })
+    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &quarry_profile::held })
 }
 
 fn cannot_run(variant: &CommandVariant, reason: CannotRun) -> i32 {

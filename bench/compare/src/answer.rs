@@ -103,7 +103,7 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        notes.extend(self.pymalloc());
+        notes.extend(self.inside());
         notes.extend(self.failures());
         notes
     }
@@ -251,13 +251,10 @@ impl<'a> Answer<'a> {
         ))
     }
 
-    fn pymalloc(&self) -> Option<String> {
+    fn inside(&self) -> Option<String> {
         let setting = first_look::python_malloc();
         let mut looks = self.looks.iter().filter_map(|look| look.as_ref().ok());
-        let on_own = looks.any(|look| look.probe.is_on_pymalloc(setting.as_deref()));
-        let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
-                    get them, too";
-        on_own.then(|| text.to_owned())
+        looks.find_map(|look| look.probe.inside(setting.as_deref()))
     }
 
     /// Returns a line for each variant that failed, in the warm-up too.

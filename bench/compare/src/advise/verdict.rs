@@ -84,12 +84,19 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         (Goal::Memory, Some(memory)) => (Side::None, side(memory)),
         (Goal::Either, Some(memory)) => (side(time), side(memory)),
     };
-    let (time_first, effects) = in_order(time, memory, sides);
+    let (time_first, mut effects) = in_order(time, memory, sides);
+    let is_told = |it: &Judgement| [Some(time), memory].iter().flatten().any(|told| *told == it);
+    for other in judgements.all().filter(|it| it.variant == name && closing::is_decided(it)) {
+        if !is_told(other) {
+            effects = format!("{effects}, {}", effect(other));
+        }
+    }
     let best = match others {
         0 | 1 => name.to_owned(),
         others => format!("the best of {others} candidates, {name},"),
     };
-    match weigh(sides, [time, memory.unwrap_or(time)]) {
+    let beside = memory.unwrap_or(time);
+    match weigh(sides, [time, beside]) {
         Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
         Answer::Keep => match sides {
             (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
@@ -97,7 +104,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
                 &format!(
                     "{name} trades one for the other ({effects}); it is right where {} counts \
                      alone",
-                    if time_first { "time" } else { "memory" }
+                    closing::in_words(&if time_first { time } else { beside }.metric.name)
                 ),
             ),
             _ => Verdict::keep(baseline, &format!("{best} is no better: {effects}")),
