@@ -23,7 +23,7 @@ const NAMES_COMMAND: &str = "names";
 pub(crate) struct NamesArgs {
     /// Copy in another process that outlives this one.
     #[arg(long, hide = true)]
-    behind: bool,
+    apart: bool,
 }
 
 /// Lets the standard error of a program run through this command, which another process executes.
@@ -34,7 +34,7 @@ pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
     }
     let (reader, writer) = pipe()?;
     let error = io::stderr().as_fd().try_clone_to_owned()?;
-    let status = itself().arg("--behind").stdin(reader).stdout(error).status()?;
+    let status = itself().arg("--apart").stdin(reader).stdout(error).status()?;
     status.success().then_some(()).context("the process that names callers did not start")?;
     program.stderr(writer);
     Ok(())
@@ -47,7 +47,7 @@ fn itself() -> Command {
 }
 
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
-    if args.behind {
+    if args.apart {
         // Its parent is the program's, so the program has no child that it does not know.
         itself().stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());

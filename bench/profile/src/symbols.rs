@@ -140,7 +140,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The functions at `offset` bytes behind the start of a file's first mapping, the innermost
+    /// The functions at `offset` bytes past the start of a file's first mapping, the innermost
     /// inlined one first; empty without a symbol.
     pub fn lines(&mut self, file: &Path, offset: u64) -> Vec<Line> {
         let load = || Program::load(file);

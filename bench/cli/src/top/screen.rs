@@ -140,7 +140,7 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
     ]
 }
 
-/// What the kernel counts for the process, and how much of it is not Quarry's.
+/// Resident memory as the kernel counts it, and the part of it that is not Quarry's.
 fn resident(of: &Snapshot) -> String {
     let both = of.resident.zip(of.unaccounted());
     both.map_or_else(String::new, |(rss, other)| {
