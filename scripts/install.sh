@@ -76,11 +76,12 @@ for command in quarry quarry-lab; do
     put_built 644 "$TARGET/pages/fish/$command.fish" "$FISHDIR/$command.fish"
 done
 if [[ -n $remove ]]; then
-    rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1
+    rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1 \
+        "$DESTDIR$MANDIR/man7/libquarry.7"
     # Other programs have files in the other folders.
     [[ ! -d $DESTDIR$LIBDIR/quarry ]] || rmdir "$DESTDIR$LIBDIR/quarry"
 else
-    for page in "$TARGET"/pages/man/*.1; do
-        put 644 "$page" "$MANDIR/man1/${page##*/}"
+    for page in "$TARGET"/pages/man/*.[17]; do
+        put 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
     done
 fi

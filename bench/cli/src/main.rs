@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use lab_command::LabArgs;
 use quarry_cli::exit_status::{self, report};
 use quarry_cli::output::{Output, print_of_parser};
-use quarry_cli::{library, pages, program};
+use quarry_cli::{completions, library, pages, program};
 use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -69,6 +69,8 @@ enum Command {
 }
 
 fn main() {
+    lab_command::complete();
+    completions::answer(Cli::command);
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => exit(print_of_parser(&error)),

@@ -6,5 +6,5 @@ mod layouts;
 mod metrics;
 mod profile;
 mod run_stats;
-mod served;
+pub(crate) mod served;
 mod top;
