@@ -1,6 +1,6 @@
 //! `quarry run`: runs a program on Quarry.
 
-use crate::exit_status::{self, of_own_failure};
+use crate::exit_status::{of_own_failure, say};
 use crate::library::{self, LibraryError};
 use crate::names::name_callers_of;
 use crate::options::{self, Setting};
@@ -15,7 +15,6 @@ use quarry_harness::launch::preload_value;
 use quarry_mm::heap::options::asks_for_checks;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -63,10 +62,6 @@ pub(crate) fn run(args: RunArgs) -> i32 {
             of_own_failure(&error)
         }
     }
-}
-
-fn say(message: fmt::Arguments<'_>) {
-    exit_status::say("run", message);
 }
 
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {

@@ -133,9 +133,10 @@ impl<'a> Answer<'a> {
             }
         };
         format!(
-            "{}\n{rounds} rounds{asked} in shuffled order, seed {}; a warm-up round is kept, not \
+            "{}\n{}{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
             self.request.line(),
+            table::counted(rounds, "round"),
             self.run.meta.seed
         )
     }
@@ -143,10 +144,10 @@ impl<'a> Answer<'a> {
     fn calls(&self, look: &Result<FirstLook>) -> String {
         match look {
             Ok(FirstLook { probe, .. }) => format!(
-                "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
+                "It asks for memory {} and frees {}: about {:.1} % of its CPU time \
                  (counted on glibc in runs of their own).",
-                probe.calls.allocations,
-                probe.calls.frees,
+                table::counted(probe.calls.allocations as usize, "time"),
+                table::counted(probe.calls.frees as usize, "time"),
                 probe.share() * 100.0
             ),
             Err(error) => format!("Calls of malloc could not be counted: {error:#}."),
@@ -221,7 +222,8 @@ impl<'a> Answer<'a> {
         match served[..] {
             [] => format!("{variant}: {description}; no run counts"),
             _ => format!(
-                "{variant}: {description}; {count} runs served by {}{}",
+                "{variant}: {description}; {} served by {}{}",
+                table::counted(count, "run"),
                 served.join(", "),
                 own.unwrap_or_default()
             ),
@@ -245,8 +247,8 @@ impl<'a> Answer<'a> {
         let share = look.probe.influence() * 100.0;
         Some(format!(
             "an allocator has an influence on about {share:.1} % of this program's CPU time \
-             (median of {} runs of {:.3} s): what differs by more has other reasons",
-            look.runs,
+             (median of {} of {:.3} s): what differs by more has other reasons",
+            table::counted(look.runs, "run"),
             look.probe.wall_ns as f64 / 1e9,
         ))
     }
@@ -265,7 +267,8 @@ impl<'a> Answer<'a> {
             let first = failures.first()?;
             let (failed, all) = (failures.len(), samples.count());
             let name = &variant.name;
-            Some(format!("{name}: {failed} of {all} runs failed, warm-up included: {first}"))
+            let all = table::counted(all, "run");
+            Some(format!("{name}: {failed} of {all} failed, warm-up included: {first}"))
         };
         self.run.meta.variants.iter().filter_map(line).collect()
     }

@@ -4,6 +4,7 @@ use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, Outcome};
 use quarry_harness::results::{Direction, Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
+use quarry_harness::table::counted;
 
 /// Says in one sentence how every metric came out that these runs decide on a workload.
 pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> String {
@@ -26,8 +27,8 @@ pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> St
     }
     if run.rounds() < MIN_PAIRS {
         return format!(
-            "{} runs have no intervals, so nothing is decided; --runs {MIN_PAIRS} or more have",
-            run.rounds()
+            "no intervals with {}, so nothing is decided; --runs {MIN_PAIRS} or more have some",
+            counted(run.rounds(), "run")
         );
     }
     let of_memory = memory.map(of).unwrap_or_default();
@@ -199,6 +200,6 @@ mod tests {
     fn too_few_runs_decide_nothing() {
         let run = run("a", &[("a", &[Some(1.0); 3]), ("b", &[Some(2.0); 3])]);
         let text = sentence(&run, &Judgements::of(&run), "w");
-        assert!(text.starts_with("3 runs have no intervals, so nothing is decided"), "{text}");
+        assert!(text.starts_with("no intervals with 3 runs, so nothing is decided"), "{text}");
     }
 }

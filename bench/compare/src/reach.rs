@@ -11,6 +11,7 @@ use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
 use crate::known::KNOWN;
 use object::read::ReadCache;
+use quarry_harness::table::counted;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -188,9 +189,9 @@ impl Probe {
             false => String::new(),
         };
         let why = format!(
-            "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{waits}{reason}",
+            "{} asked for memory {} in {:.3} s of CPU time, about {:.1} % of it{waits}{reason}",
             self.busiest.display(),
-            self.calls.allocations,
+            counted(self.calls.allocations as usize, "time"),
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );

@@ -155,6 +155,13 @@ impl Table {
 pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
     Table::of(head, rows).text()
 }
+
+/// Writes a count of things: `1 run`, `2 runs`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// Writes three significant digits (two below 1), or all digits before the point.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
@@ -184,6 +191,11 @@ mod tests {
     fn figures_have_three_digits() {
         let of = [0.004, 0.38, 3.8049, 9.996, 16.04, 99.96, 12345.6].map(figure);
         assert_eq!(of, ["0.004", "0.38", "3.80", "10.0", "16.0", "100", "12346"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "run")), ["0 runs", "1 run", "2 runs"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Telling {
              took part in picking it.\n",
             self.name(*candidate),
             run.meta.baseline,
-            rounds(run.rounds()),
+            table::counted(run.rounds(), "round"),
             run.meta.seed
         )?;
         writeln!(f, "{}", test_table(&shown, self.name(*candidate)))
@@ -90,7 +90,7 @@ impl Telling {
                 writeln!(
                     f,
                     "\n{what} look: {}, as factors of those on {}; only to pick from.\n\n{}",
-                    rounds(looked.rounds),
+                    table::counted(looked.rounds, "round"),
                     self.baseline,
                     self.look_table(looked)
                 )?;
@@ -257,8 +257,4 @@ fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::
         "\nKubernetes (in the container, from an image with these lines of Docker):\n\n    {}",
         indented(&lines.kubernetes)
     )
-}
-
-fn rounds(count: usize) -> String {
-    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
 }

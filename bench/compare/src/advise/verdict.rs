@@ -7,6 +7,7 @@ use crate::closing::{self, effect};
 use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
+use quarry_harness::table::counted;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -114,7 +115,10 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             let more = match more.filter_map(|it| it.more_runs).max() {
                 None => String::new(),
                 Some(more) if run.rounds() + more <= MOST_TESTED as usize => {
-                    format!("; about {more} more runs would settle it (a longer --budget)")
+                    format!(
+                        "; about {} would settle it (a longer --budget)",
+                        counted(more, "more run")
+                    )
                 }
                 Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
             };
