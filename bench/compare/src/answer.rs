@@ -103,7 +103,9 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        notes.extend(self.inside());
+        let python = first_look::python_malloc();
+        let inside = |look: &FirstLook| look.probe.inside(python.as_deref());
+        notes.extend(self.looks.iter().flatten().find_map(inside));
         notes.extend(self.failures());
         notes
     }
@@ -251,12 +253,6 @@ impl<'a> Answer<'a> {
             table::counted(look.runs, "run"),
             look.probe.wall_ns as f64 / 1e9,
         ))
-    }
-
-    fn inside(&self) -> Option<String> {
-        let setting = first_look::python_malloc();
-        let mut looks = self.looks.iter().filter_map(|look| look.as_ref().ok());
-        looks.find_map(|look| look.probe.inside(setting.as_deref()))
     }
 
     /// Returns a line for each variant that failed, in the warm-up too.

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
 }
 
 fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
-    let lines = u16::try_from(view.rows().len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
+    let lines = u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
     let mut terminal = ratatui::Terminal::new(TestBackend::new(ONCE_COLUMNS, lines))?;
     terminal.draw(|frame| screen::draw(frame, view))?;
     let buffer = terminal.backend().buffer();
@@ -127,7 +127,7 @@ fn watch(
     let mut refreshed = Instant::now();
     loop {
         terminal.draw(|frame| screen::draw(frame, view))?;
-        let due = refreshed + view.delay();
+        let due = refreshed + view.delay;
         let patience = due.saturating_duration_since(Instant::now()).min(BETWEEN_LOOKS);
         if event::poll(patience)?
             && let Event::Key(key) = event::read()?

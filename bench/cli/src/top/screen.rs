@@ -83,20 +83,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
         Layout::vertical([Constraint::Length(HEAD - 1), Constraint::Min(1)]).areas(frame.area());
     frame.render_widget(Paragraph::new(head_lines(view)), head);
     draw_table(frame, view, table);
-    if view.shows_help() {
+    if view.shows_help {
         draw_help(frame);
     }
 }
 
 fn head_lines(view: &View) -> Vec<Line<'_>> {
-    let snapshot = view.snapshot();
+    let snapshot = &view.snapshot;
     let (memory, budget) = (&snapshot.memory, &snapshot.budget);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let state = match view.problem() {
+    let state = match &view.problem {
         Some(problem) => Span::styled(problem, bold),
-        None if view.is_paused() => Span::styled("paused (space)", bold),
-        None if view.is_still() => Span::raw(""),
-        None => Span::raw(format!("every {} s, h for help", view.delay().as_secs_f64())),
+        None if view.is_paused => Span::styled("paused (space)", bold),
+        None if view.is_still => Span::raw(""),
+        None => Span::raw(format!("every {} s, h for help", view.delay.as_secs_f64())),
     };
     let limit = match (budget.limit, budget.headroom()) {
         (Some(limit), Some(headroom)) => format!(
@@ -160,12 +160,12 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let columns = columns_within(area.width);
     let heads = columns.iter().map(|column| {
         let Place { head, sorted_by, .. } = COLUMNS[*column];
-        let is_sorted = sorted_by == Some(view.column());
+        let is_sorted = sorted_by == Some(view.column);
         let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
         Cell::from(Text::from(head).alignment(side)).style(style)
     });
-    let shown = view.rows().iter().skip(view.first()).take(usize::from(area.height));
+    let shown = view.rows.iter().skip(view.first()).take(usize::from(area.height));
     let lines = shown.map(|row| {
         let all = cells(row).into_iter().enumerate();
         let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);

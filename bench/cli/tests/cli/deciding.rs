@@ -137,7 +137,9 @@ fn a_command_runs_before_each_run_and_its_failure_is_the_runs() {
         .arg(&program)
         .assert()
         .code(1)
-        .stdout(contains("runs failed, warm-up included: --prepare: exit status 4: not today"));
+        .stdout(contains(
+            "1 of 1 run failed, warm-up included: --prepare: exit status 4: not today",
+        ));
 }
 
 #[test]

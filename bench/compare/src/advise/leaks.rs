@@ -17,6 +17,5 @@ pub(super) fn named(program: &mut SupervisedProgram, built_in: &BuiltIn<'_>) -> 
     let others = mem::replace(&mut program.contenders, profiled);
     let taken = program.sample(SampleKey { round: 1, workload: 0, tasks: 1, variant: 0 });
     program.contenders = others;
-    // A run that fails has leaked nothing that another run would leak.
     taken.map_or_else(|_| Vec::new(), |_| (built_in.held)(folder.path()))
 }
