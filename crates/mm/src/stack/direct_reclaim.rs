@@ -112,7 +112,7 @@ impl<C: StackConfig> Stack<C> {
         let (used, room) = (self.used_beside_claims(), budget.limit().saturating_sub(before));
         used < before
             || used > before && frames <= room
-            || [Stash::Mappings, Stash::Withheld, Stash::Extents].iter().any(|it| self.holds(*it))
+            || [Stash::Mappings, Stash::Withheld, Stash::Lists].iter().any(|it| self.holds(*it))
             || coarse_ns() >= until
             || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
     }
