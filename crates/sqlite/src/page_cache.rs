@@ -189,8 +189,8 @@ impl PageCache {
         }
         // After a refusal, the page that SQLite has written makes the room.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and does not use it any more. A displaced page is at
-        // the index of another key, so it is dropped.
+        // SAFETY: SQLite has held the page, and does not use it any more. (A displaced page is
+        // dropped, because the mapping would find it under an old key.)
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 

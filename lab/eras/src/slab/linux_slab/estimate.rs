@@ -3,9 +3,8 @@
 //!
 //! A slab of objects below 512 bytes begins with a descriptor and a number for each object; for
 //! larger objects both lie elsewhere. The kernel's sizes are kept, because they decide how many
-//! objects a slab has. But most of the descriptor's 48 bytes are unused here: what a program must
-//! not overwrite is in [`Records`](super::records::Records).
-//! could overwrite there lies in [`Records`](super::records::Records).
+//! objects a slab has. But the descriptor's 48 bytes are unused here: what the kernel writes there
+//! is in [`Records`](super::records::Records), where a program cannot overwrite it.
 
 use quarry_mm::frame::{MAX_ORDER, Order};
 use quarry_mm::slab::SlabLayout;
