@@ -8,9 +8,9 @@
 //! slab has at most 64 objects, this word is the bits. Else it is
 //! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
-//! A program that writes past the end of the slab before can overwrite these bits, and a bit that
-//! it sets would give an object a second owner. So the slab's unused bytes lie before the bits,
-//! which are compared with their digest when objects are taken, when a bit is wrong, and when the
+//! A program that writes past the end of the slab before this one could overwrite these bits, and
+//! so give an object a second owner. So the slab's unused bytes lie before the bits. The bits are
+//! compared with their digest when objects are taken, when a free finds its bit set, and when the
 //! slab goes.
 //!
 //! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
@@ -427,12 +427,12 @@ impl BitmapSlabs {
         taken
     }
 
-    /// Gives up to `most` objects of the existing slabs to `keep`: in pieces, the lowest address
-    /// last, in one critical section. If the caller `wants_all` and there are fewer, takes nothing:
-    /// the caller makes a new slab first, so that the objects of both slabs lie in one piece.
-    /// `keep` returns how many objects at the front of a piece it refuses; these go back to their
-    /// slabs, and the call ends. Returns the number of objects taken, refused ones included, and
-    /// whether `keep` refused none of them.
+    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
+    /// `keep` in pieces, the lowest address of a piece last. If the caller `wants_all` and there
+    /// are fewer, takes nothing: the caller makes a new slab first, so that a piece has objects of
+    /// both. `keep` returns how many objects at the front of a piece it refuses; these go back to
+    /// their slabs, and the call ends. Returns the number of objects taken, refused ones included,
+    /// and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces<P: PerCpu>(
         &self,
