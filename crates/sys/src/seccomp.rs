@@ -3,8 +3,8 @@
 use crate::file::find_piece;
 
 /// Returns whether a filter may be in force for the calling thread; asks by `prctl`. Only for the
-/// start of a process: it has installed no filter yet, and an inherited filter that forbids `prctl`
-/// would forbid other calls of the start as well.
+/// start of a process: it has installed no filter yet, and makes other calls, too, that an
+/// inherited filter may forbid.
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.
