@@ -94,8 +94,8 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. It does not bound the cache, as the budget of all caches does:
-    /// from this number of held pages on, SQLite should write dirty pages while memory is short.
+    /// Stores the suggested size. It bounds no cache (the budget bounds all caches together): from
+    /// so many held pages on, SQLite should write dirty pages while memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
