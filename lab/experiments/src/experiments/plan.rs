@@ -81,7 +81,7 @@ impl Staged {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
 
-    /// What a command does after its options have been read: makes an experiment ready by `stage`
+    /// The rest of a command whose options have been read: makes an experiment ready by `stage`
     /// and, if there is anything to measure, conducts it.
     pub(crate) fn ready(
         stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,

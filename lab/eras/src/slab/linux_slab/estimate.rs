@@ -52,7 +52,7 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
     let header_bytes = match is_off_slab(stride) {
         true => 0,
         // Where there is room, as long as the header of a slab with one more object: then exactly
-        // `objects` fit behind it.
+        // `objects` fit after it.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };
     SlabLayout { order, header_bytes }
