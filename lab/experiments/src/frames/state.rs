@@ -34,8 +34,8 @@ impl State {
         }
     }
 
-    /// Brings `frames` free frames into this state, for `tasks` tasks in turn. Returns the blocks
-    /// that stay in use, in random order.
+    /// Brings `frames` free frames into this state; `tasks` tasks take the blocks in turn. Returns
+    /// the blocks that stay in use, in random order.
     ///
     /// # Errors
     /// The memory has too few blocks.
