@@ -24,7 +24,7 @@ pub struct Prices {
 }
 
 struct Price {
-    /// What came in since the last entry of `last_us`, until it is 2 MiB:
+    /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
     /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
     /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at

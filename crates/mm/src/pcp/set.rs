@@ -19,7 +19,7 @@ pub(super) struct PcpSet<P> {
 }
 
 /// The migratetype of the list for blocks of type `of`. Blocks of the high-order reserve go to
-/// movable lists, and return to it because the type of their pageblock says so.
+/// movable lists, and return to it by the type of their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }

@@ -18,7 +18,7 @@ const WIDE_BYTES: usize = 1 << 20;
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;
-/// What is added to the score when an array is found full that was found empty at its last miss.
+/// The gain of the score when an array is found full that was found empty at its last miss.
 /// Another miss adds 1 if the barn has objects and a wide array would exchange more at a time.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.

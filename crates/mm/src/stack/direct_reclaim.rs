@@ -1,7 +1,7 @@
 //! Direct reclaim: a request that found no memory reclaims and is attempted again, if that is worth
 //! the time (see `deferral.rs`).
 //!
-//! What is freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`); other
+//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`); other
 //! tasks whose requests find no memory reclaim for themselves. There are two stages, the second
 //! only if the first does not help:
 //!

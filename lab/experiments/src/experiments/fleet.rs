@@ -41,7 +41,7 @@ pub(super) struct Fleet {
     #[arg(long, value_delimiter = ',', default_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
-    /// Whether objects die in their own thread or in another one, or are written as a whole.
+    /// Use of the objects: they die in their own thread or in the next one, or are written whole.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "own")]
     forms: Vec<Form>,
     /// Births and deaths of a thread in a round, before those that bring the heap back.
