@@ -123,28 +123,6 @@ fn table(cells: &[Cell]) -> String {
     text
 }
 
-/// The scores of the groups, beside the score of predicting no effect.
-fn scores(all: &[Skill]) -> String {
-    let mut text = format!(
-        "{:26} {:20} {:>6} {:>10} {:>10} {:>6} {:>12}\n",
-        "mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"
-    );
-    for Skill { group, all, effects } in all {
-        for (which, score) in [("all", all), ("with an effect", effects)] {
-            let Score { cells, no_effect, simulator, right_sign } = score;
-            let skill = score.skill().map_or("-".to_owned(), |skill| format!("{skill:.2}"));
-            if *cells > 0 {
-                text += &format!(
-                    "{group:26} {which:20} {cells:>6} {no_effect:>10.1} {simulator:>10.1} \
-                     {skill:>6} {:>12}\n",
-                    format!("{right_sign} of {cells}")
-                );
-            }
-        }
-    }
-    text
-}
-
 /// The mean error of the figures that are not effects.
 fn others(cells: &[Cell]) -> String {
     let predicted = cells.iter().filter(|cell| cell.is_prediction() && cell.scored.is_none());
@@ -161,7 +139,7 @@ fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
     if !printed.skill.is_empty() {
         text += "\n";
-        text += &scores(&printed.skill);
+        text += &format!("{}\n", score_table(&printed.skill).plain());
     }
     text += &others(&printed.cells);
     if printed.quick {
@@ -221,18 +199,18 @@ fn page(printed: &Printed) -> String {
     report::sheet(&title, &remarks, &curves(&printed.cells), &tables)
 }
 
+/// The scores of the groups, beside the score of predicting no effect.
 fn score_table(all: &[Skill]) -> Table {
-    let head = ["group", "cells", "number", "no effect", "simulator", "skill", "right sign"];
+    let head = ["mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"];
     let row = |group: &str, which: &str, score: &Score| {
         let skill = score.skill().map_or("-".to_owned(), |skill| format!("{skill:.2}"));
-        let means = [score.no_effect, score.simulator].map(|it| format!("{it:.1}"));
-        let [none, own] = means;
-        let cells = score.cells.to_string();
+        let [none, own] = [score.no_effect, score.simulator].map(|it| format!("{it:.1}"));
         let sign = format!("{} of {}", score.right_sign, score.cells);
-        vec![group.to_owned(), which.to_owned(), cells, none, own, skill, sign]
+        vec![group.into(), which.into(), score.cells.to_string(), none, own, skill, sign]
     };
     let rows = all.iter().flat_map(|Skill { group, all, effects }| {
-        [row(group, "all", all), row(group, "with an effect", effects)]
+        let both = [("all", all), ("with an effect", effects)].into_iter();
+        both.filter(|(_, score)| score.cells > 0).map(move |(which, it)| row(group, which, it))
     });
     Table::of(head, rows)
 }
@@ -289,8 +267,9 @@ mod tests {
         let text = tables(&printed());
         assert!(text.contains("698391    -1.0 fitted\n"), "{text}");
         assert!(text.contains("-46.0 withdrawn\n"), "{text}");
-        let score = "gains                      all                       1        2.6        9.4";
-        assert!(text.contains(&format!("{score}  -2.62       1 of 1\n")), "{text}");
+        let score = text.lines().find(|line| line.starts_with(" gains")).expect(&text);
+        let score: Vec<&str> = score.split_whitespace().collect();
+        assert_eq!(score, ["gains", "all", "1", "2.6", "9.4", "-2.62", "1", "of", "1"]);
         assert!(!text.contains("with an effect"), "{text}");
         assert!(text.ends_with("1 rates and other figures: 7.0 in the mean\n"), "{text}");
     }
