@@ -67,7 +67,7 @@ put_built 644 "$TARGET/release/libquarry_tracer.so" "$LIBDIR/quarry/libquarry_tr
 for program in quarry-sim quarry-predict quarry-sqlite-load; do
     put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done
-# Programs that experiments start: of `make caches` and `make jobs`, and the scripts that drive others.
+# What experiments start: programs of `make caches` and `make jobs`, and scripts.
 for program in $PROGRAMS_BUILT; do
     put_built 755 "$TARGET/peers/$program" "$LIBDIR/quarry/peers/$program"
 done

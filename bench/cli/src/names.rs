@@ -12,8 +12,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const NAMES_COMMAND: &str = "names";
-
 /// Name the functions, files and lines of the call stacks in a report of Quarry's checks.
 ///
 /// Copies standard input to standard output, and adds names to lines such as `#0 0x5637be78429d
@@ -42,7 +40,7 @@ pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
 
 fn itself() -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg(NAMES_COMMAND).env_remove("LD_PRELOAD");
+    command.arg("names").env_remove("LD_PRELOAD");
     command
 }
 
@@ -84,7 +82,7 @@ fn copy(input: &mut dyn Read, out: &mut dyn Write) -> Result<()> {
     }
 }
 
-/// The functions of a line of a call stack, the innermost one first, with a space in front.
+/// The functions of a line of a call stack, the innermost one first.
 fn names(line: &[u8], files: &mut Files) -> String {
     let Some((file, offset)) = std::str::from_utf8(line).ok().and_then(place) else {
         return String::new();

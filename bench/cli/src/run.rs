@@ -80,9 +80,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
     let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
     let asked: Vec<(&str, &str)> = asked.collect();
-    let has_callers = asked
-        .iter()
-        .any(|(key, value)| matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value));
+    let has_callers = asked.iter().any(reports_callers);
     let library = library::find(
         library::object_for(slab.as_deref(), asked.into_iter()),
         last("LIBRARY").map(OsString::from),
@@ -134,6 +132,11 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let reason =
         if missing { program::CannotRun::NotFound } else { program::CannotRun::NotExecutable };
     Ok(reason.exit_status())
+}
+
+/// Returns whether a setting asks for checks whose reports have call stacks.
+fn reports_callers((key, value): &(&str, &str)) -> bool {
+    matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value)
 }
 
 /// Starts a watcher, which prints statistics that the program cannot print: after a signal or

@@ -28,6 +28,8 @@ const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// Bytes requested in all below which no allocator changes a program's memory much.
 const LITTLE_HEAP: u64 = 1 << 20;
+const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
+                        PYTHONMALLOC=malloc allocators get them, too";
 /// Short runs whose majority decides whether a program is out of reach.
 const LOOKS: usize = 3;
 /// Share of the CPU time that other allocators may serve in a sample that still counts.
@@ -168,13 +170,11 @@ impl Probe {
     /// PYTHONMALLOC.
     pub(super) fn inside(&self, python: Option<&OsStr>) -> Option<String> {
         if self.is_on_pymalloc(python) {
-            let text = "Python serves its small objects itself (pymalloc): with \
-                        PYTHONMALLOC=malloc allocators get them, too";
-            return Some(text.to_owned());
+            return Some(PYMALLOC.to_owned());
         }
         let name = allocator_inside(&self.busiest)?;
         let program = self.busiest.display();
-        Some(format!("{program} carries {name} inside, which serves a part of its requests itself"))
+        Some(format!("{program} carries {name} inside, which serves some requests itself"))
     }
 
     /// The share of the CPU time below which a comparison is not worth making.

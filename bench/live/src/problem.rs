@@ -8,6 +8,10 @@ use std::path::PathBuf;
 
 /// Most processes that a message names.
 const MOST_NAMED: usize = 8;
+const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: start one by \
+                         `quarry run -- COMMAND`, or ask as root; `quarry ps` lists them";
+const NO_MATCH: &str =
+    "no process on Quarry has this name or control group; `quarry ps` lists them";
 
 /// Why the statistics of a process cannot be read; prints as one line with fault and remedy.
 #[derive(Debug)]
@@ -159,26 +163,10 @@ impl fmt::Display for Problem {
                 "no process {pid} here; if it exists, /proc hides it (hidepid): ask as its user or \
                  as root"
             ),
-            Self::NoneChosen { is_any: true } => out.write_str(
-                "no process that this user may look at runs on Quarry: start one by `quarry run -- \
-                 COMMAND`, or ask as root; `quarry ps` lists them",
-            ),
-            Self::NoneChosen { is_any: false } => out.write_str(
-                "no process on Quarry has this name or control group; `quarry ps` lists them",
-            ),
-            Self::SeveralChosen { processes } => {
-                let mut names: Vec<_> =
-                    processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-                if processes.len() > MOST_NAMED {
-                    names.push(format!("{} more", processes.len() - MOST_NAMED));
-                }
-                write!(
-                    out,
-                    "several processes are on Quarry: {}; choose by --pid, or those of one name by \
-                     --name where their sum is meant",
-                    names.join(", ")
-                )
+            Self::NoneChosen { is_any } => {
+                out.write_str(if *is_any { NO_QUARRY } else { NO_MATCH })
             }
+            Self::SeveralChosen { processes } => several(processes, out),
             Self::Ended { process } => write!(out, "{process} has ended"),
             Self::OtherUser { process, user } => write!(
                 out,
@@ -235,6 +223,15 @@ impl fmt::Display for Problem {
             Self::Core { file, why } => write!(out, "{}: {why}", file.display()),
         }
     }
+}
+
+fn several(processes: &[Who], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut names: Vec<_> = processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    if processes.len() > MOST_NAMED {
+        names.push(format!("{} more", processes.len() - MOST_NAMED));
+    }
+    let names = names.join(", ");
+    write!(out, "several processes are on Quarry: {names}; choose by --pid, or their sum by --name")
 }
 
 impl fmt::Display for CoreProblem {

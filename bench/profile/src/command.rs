@@ -41,7 +41,7 @@ impl View {
 
 /// Show which call sites of a program allocate memory, and which still have it.
 ///
-/// Takes a profile of a running process (--pid, --name), or reads the one that a program has written
+/// Takes a profile of a running process (--pid), or reads the one that a program has written
 /// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it by the ending of
 /// each --output: .pb.gz for pprof, .svg a flame graph, .raw as the program wrote it, .txt the
 /// text.

@@ -73,8 +73,8 @@ pub struct Taken {
     pub root: PathBuf,
 }
 
-/// Takes a profile of a process, from its reaction on until `is_over` or its end. `is_over` is asked
-/// with the time since the reaction, and before that with none.
+/// Takes a profile of a process, from its reaction on until `is_over` or its end. `is_over` gets
+/// the time since the reaction, and none before that.
 ///
 /// # Errors
 /// If the process does not run on Quarry, belongs to another user, or does not react.

@@ -36,8 +36,6 @@ const LONGEST_RUN: u32 = 10;
 /// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes never freed from which on a remark follows, if they are a quarter of the peak or more.
-const MUCH_HELD: u64 = 8 << 20;
 
 /// Name of the baseline where no library can be preloaded into the program.
 const WHAT_IT_HAS: &str = "what it has";
@@ -63,8 +61,8 @@ pub fn advise(
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
     let new = Present::Refused("never replaced; accepted: a new file");
-    let html = request.html.as_deref();
-    let html = html.map(|it| Destination::open("--html", it, new)).transpose()?;
+    let html =
+        request.html.as_deref().map(|it| Destination::open("--html", it, new)).transpose()?;
     let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
@@ -138,9 +136,7 @@ fn conduct(
     telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
     telling.notes = notes(&facts, &program.contenders[0], request.force);
     telling.notes.extend(look.probe.inside(first_look::python_malloc().as_deref()));
-    if holds_much(&facts) {
-        telling.notes.extend(leaks::named(&mut program, built_in));
-    }
+    telling.notes.extend(leaks::named(&mut program, built_in, facts.hold_much()));
     let left = request.budget.saturating_sub(began.elapsed());
     let there = telling.candidates.there.len() as u32;
     if there == 0 {
@@ -246,10 +242,6 @@ fn too_long(baseline: &str, budget: Duration, needed: Option<Duration>) -> Verdi
     Verdict::undecided(baseline, &why)
 }
 
-fn holds_much(facts: &Facts) -> bool {
-    facts.held_bytes >= MUCH_HELD.max(facts.peak_bytes / 4)
-}
-
 fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(own) = &baseline.allocator.preload {
@@ -265,7 +257,7 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
             facts.wall_ns as f64 / 1e6
         ));
     }
-    if holds_much(facts) {
+    if facts.hold_much() {
         notes.push(format!(
             "{:.1} MiB were never freed, which no allocator changes",
             facts.held_bytes as f64 / f64::from(1 << 20)

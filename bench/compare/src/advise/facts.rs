@@ -44,6 +44,11 @@ impl Facts {
         }
     }
 
+    /// Returns whether 8 MiB and a quarter of the peak or more were never freed.
+    pub(super) fn hold_much(&self) -> bool {
+        self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
+    }
+
     pub(super) fn threads_per_cpu(&self) -> f64 {
         self.threads as f64 / self.cpus as f64
     }

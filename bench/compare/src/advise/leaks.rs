@@ -7,10 +7,16 @@ use crate::supervised_program::SupervisedProgram;
 use quarry_harness::sampler::{SampleKey, Sampler};
 use std::mem;
 
-/// Lines that name the call sites; none where Quarry cannot serve the program.
-pub(super) fn named(program: &mut SupervisedProgram, built_in: &BuiltIn<'_>) -> Vec<String> {
-    let Ok(Ok(quarry)) = allocator_spec::find_named(QUARRY, built_in) else { return Vec::new() };
-    let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
+/// Lines that name the call sites, if that `is_much` memory and Quarry can serve the program.
+pub(super) fn named(
+    program: &mut SupervisedProgram,
+    built_in: &BuiltIn<'_>,
+    is_much: bool,
+) -> Vec<String> {
+    let found = is_much.then(|| allocator_spec::find_named(QUARRY, built_in));
+    let (Some(Ok(Ok(quarry))), Ok(folder)) = (found, tempfile::tempdir()) else {
+        return Vec::new();
+    };
     let file = folder.path().join("%p.raw").display().to_string();
     let settings = [("QUARRY_PROFILE", file.as_str()), ("QUARRY_PROFILE_MEAN", "64K")];
     let profiled = vec![quarry.with("quarry under its profile", &settings)];
