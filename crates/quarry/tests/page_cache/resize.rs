@@ -1,7 +1,9 @@
 //! Limits that change, what is in memory beside them, and values that no budget accepts.
 
 use crate::alone::alone;
+use crate::store::PAGE;
 use quarry::{Backing, Budget, Error, OsError, PageCache, Quarry, ReadOnly};
+use std::alloc::{GlobalAlloc, Layout};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
@@ -73,4 +75,34 @@ fn refused() {
     assert_eq!(marks(), before);
     budget.set_marks(Some(MIB), 100).unwrap();
     assert!(marks() != before && marks().0 == MIB);
+}
+
+#[test]
+fn reserving_much_memory_leaves_none() {
+    alone("resize::reserved", &[]);
+}
+
+#[test]
+#[ignore = "needs a process without other memory"]
+fn reserved() {
+    let layout = Layout::from_size_align(1 << 30, 16).unwrap();
+    let resident = || {
+        let fields = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let fields: Vec<usize> = fields.split_whitespace().flat_map(str::parse).collect();
+        (fields[1] - fields[2]) * PAGE
+    };
+    let reserve = |count: usize| {
+        // SAFETY: the layout is not empty; each address is freed once, with its layout.
+        let reserved: Vec<_> = (0..count).map(|_| unsafe { Quarry.alloc(layout) }).collect();
+        assert!(reserved.iter().all(|address| !address.is_null()));
+        for address in reserved {
+            // SAFETY: as above.
+            unsafe { Quarry.dealloc(address, layout) };
+        }
+    };
+    reserve(1);
+    let before = resident();
+    reserve(20);
+    let left = resident().saturating_sub(before);
+    assert!(left < 1 << 20, "{left} bytes stay of 20 GiB that nobody has touched");
 }
