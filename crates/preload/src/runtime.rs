@@ -15,8 +15,8 @@ quarry::without_std! {
         }
     }
 
-    // The precompiled core refers to this symbol, though with panic = "abort" no panic unwinds. It is
-    // hidden, so that it does not become part of the ABI.
+    // The precompiled core refers to this symbol, though with panic = "abort" no panic unwinds. It
+    // is hidden, so that it does not become part of the ABI.
     core::arch::global_asm!(
         ".pushsection .text.rust_eh_personality, \"ax\"",
         ".hidden rust_eh_personality",

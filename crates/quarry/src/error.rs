@@ -9,13 +9,11 @@ pub use quarry_sys::errno::OsError;
 /// use quarry::{Error, FileBacking, PageCache};
 /// use std::io;
 ///
-/// /// A function of a program whose errors are those of the standard library.
 /// fn first_byte(path: &str) -> io::Result<u8> {
 ///     let mapping = PageCache::open(FileBacking::open(path)?)?;
 ///     Ok(mapping.read(0)?[0])
 /// }
 ///
-/// assert_eq!(first_byte("/nowhere/at/all").unwrap_err().kind(), io::ErrorKind::NotFound);
 /// let empty = first_byte("/dev/null").unwrap_err();
 /// assert_eq!(empty.kind(), io::ErrorKind::UnexpectedEof);
 /// let reason = empty.get_ref().and_then(|error| error.downcast_ref());
@@ -163,7 +161,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Takes no memory for a refusal of the system, or where there is no memory.
+/// Takes no memory where there is none.
 #[cfg(feature = "std")]
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {

@@ -63,7 +63,11 @@ mod pages;
 pub mod process;
 #[cfg(not(feature = "internals"))]
 mod process;
+#[cfg(feature = "profile")]
 pub mod profile;
+#[cfg(not(feature = "profile"))]
+#[path = "no_profile.rs"]
+mod profile;
 mod raw_cache;
 mod raw_reserve;
 mod record;
@@ -94,9 +98,7 @@ use process::Mode;
 #[cfg(feature = "page-cache")]
 /// ```
 /// use quarry::{Budget, Count, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
-/// use std::sync::Mutex;
-/// #[global_allocator]
-/// static A: quarry::Quarry = quarry::Quarry;
+/// use std::sync::{Arc, Mutex};
 ///
 /// struct Results(Mutex<Vec<String>>);
 ///
@@ -104,7 +106,6 @@ use process::Mode;
 ///     fn count(&self, _: &ShrinkControl) -> Count {
 ///         Count::Objects(self.0.lock().unwrap().len() as u64)
 ///     }
-///
 ///     fn scan(&self, control: &ShrinkControl) -> Scanned {
 ///         let mut results = self.0.lock().unwrap();
 ///         let left = results.len().saturating_sub(control.objects as usize);
@@ -113,14 +114,13 @@ use process::Mode;
 ///     }
 /// }
 ///
-/// fn main() {
-///     let Some(budget) = Budget::get() else { return };
-///     let results = std::sync::Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
-///     let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default());
-///     assert!(budget.reclaim(1 << 20) > 0);
-///     assert!(results.0.lock().unwrap().len() < 10_000);
-///     drop(registered);
-/// }
+/// let budget = Budget::get().expect("Quarry serves");
+/// let results = Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
+/// let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default())?;
+/// budget.reclaim(1 << 20);
+/// assert!(results.0.lock().unwrap().len() < 10_000);
+/// drop(registered);
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 #[doc(inline)]
@@ -143,18 +143,16 @@ pub use resize::{Progress, Resize};
 
 /// Leaves out what only a shared object without the standard library defines: cargo gives every
 /// crate of one build the same features.
-#[cfg(feature = "internals")]
+#[cfg(all(feature = "internals", feature = "std"))]
 #[doc(hidden)]
 #[macro_export]
-#[cfg(feature = "std")]
 macro_rules! without_std {
     ($($item:item)*) => {};
 }
 /// See the other one.
-#[cfg(feature = "internals")]
+#[cfg(all(feature = "internals", not(feature = "std")))]
 #[doc(hidden)]
 #[macro_export]
-#[cfg(not(feature = "std"))]
 macro_rules! without_std {
     ($($item:item)*) => { $($item)* };
 }

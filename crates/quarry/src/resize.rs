@@ -30,10 +30,9 @@ const STEP_NS: u64 = 10_000_000;
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// **Headroom.** The limit bounds `used`, and the system counts `used + beside`. So a program whose
-/// machine or control group has `memory` bytes for it sets its limit to `memory - beside`, with the
-/// `beside` of its heaviest load, and leaves 1/32 of `memory` to the kernel. Quarry itself looks at
-/// the limit of a control group, and does this anew as the group's use changes.
+/// **Headroom.** The limit bounds `used`; the system counts `used + beside`. So a program that may
+/// have `memory` bytes sets its limit to `memory` less `beside` at its heaviest load, less 1/32 for
+/// the kernel. To the limit of a control group, Quarry itself keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     target: usize,
@@ -61,7 +60,6 @@ impl Progress {
     }
 }
 
-/// Bytes in use.
 fn used() -> usize {
     STACK.pages().zones().budget().used() as usize * FRAME_BYTES
 }

@@ -42,7 +42,7 @@ use std::{
 /// contains the end of the file is written up to the end only; a page after the end extends the
 /// file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
 ///
-/// A [`File`] that was opened with `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
+/// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
 /// file that is written this way must be a multiple of the block size of its device.
 pub struct FileBacking<A: Access = ReadOnly> {
     file: FileDescriptor,

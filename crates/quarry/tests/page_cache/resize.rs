@@ -33,7 +33,7 @@ fn a_lower_limit_gives_memory_back_and_says_what_is_beside_it() {
 #[ignore = "needs a limit of its own"]
 fn lower() {
     let mapping = PageCache::open(Zeroes).unwrap();
-    for index in 0..200 * MIB as u64 >> 12 {
+    for index in 0..(200 * MIB / PAGE) as u64 {
         drop(mapping.read(index).unwrap());
     }
     let resize = Quarry::set_limit(8 * MIB).unwrap();
