@@ -74,8 +74,8 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Returns Markdown, for terminals as well: one that is too narrow gets several tables, one
-    /// below the other.
+    /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,
+    /// one below the other, each with some of the columns.
     pub fn text(&self) -> String {
         match Term::stdout().size_checked() {
             Some((_, columns)) => self.within(columns.into()),

@@ -55,8 +55,8 @@ unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
 
 impl<T: Send> ConstructedCache<T> {
     /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on any
-    /// thread that needs a slab; it may allocate from the heap, but must not use a cache or wait
-    /// for a thread that does. If it panics, the process aborts.
+    /// thread that needs a slab; it may use the heap, but no cache that the program has created,
+    /// and must not wait for a thread that uses one. If it panics, the process aborts.
     ///
     /// # Errors
     /// The reason why the cache was not created.

@@ -94,8 +94,8 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. It does not bound the cache, as the budget of all caches does:
-    /// from this number of held pages on, SQLite should write dirty pages while memory is short.
+    /// Stores the suggested size. It bounds no cache (the budget bounds all caches together): from
+    /// so many held pages on, SQLite should write dirty pages while memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
@@ -189,8 +189,8 @@ impl PageCache {
         }
         // After a refusal, the page that SQLite has written makes the room.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and does not use it any more. A displaced page is at
-        // the index of another key, so it is dropped.
+        // SAFETY: SQLite has held the page, and does not use it any more. (A displaced page is
+        // dropped, because the mapping would find it under an old key.)
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Stress {
     /// Bytes of all page caches together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Paths the budget again and again while the threads work, down to an eighth, and lifts it.
+    /// Halves the budget again and again while the threads work, down to an eighth, and lifts it.
     #[arg(long)]
     halve: bool,
     /// Only checks what is there.
@@ -147,8 +147,8 @@ impl Stress {
 
 fn open(api: &'static Api, file: &Path) -> Result<Connection> {
     let connection = Connection::create(api, file).map_err(|error| anyhow!(error))?;
-    // First, because even a statement that only reads the schema may meet a lock. A thread whose
-    // CPU is taken away holds its lock long, but not for ever.
+    // The timeout comes first, because even a statement that only reads the schema may find the
+    // file locked. It is long, because a preempted thread holds its lock long, but not for ever.
     connection.run(&format!("PRAGMA busy_timeout = {}", i32::MAX))?;
     // Data must survive a crash of the process, which needs no flush of the disk.
     connection.run("PRAGMA synchronous = OFF")?;

@@ -44,7 +44,7 @@ impl MergeArgs {
     /// Reads the shards, writes the run and prints its place to `out`.
     ///
     /// # Errors
-    /// One of usage, where shards do not belong together; [`Missing`]; damaged files or failed
+    /// A usage error, where shards do not belong together; [`Missing`]; damaged files or failed
     /// writes; failures of samples, after all is written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         results::prepare(&self.out)?;

@@ -1,8 +1,8 @@
 //! The descriptor of a pageblock: 320 bytes, 0.625 per frame.
 //!
-//! A doubly linked list needs two link words, and a free block of order 0 has one. So free single
-//! frames are a bitmap here, and a list links the pageblocks that have such frames. The zone's lock
-//! guards all fields except `faults`; any task may read `tag` without it.
+//! A doubly linked list needs two link words per member, and the frame table has one per frame. So
+//! free blocks of order 0 are a bitmap here, and a list links the pageblocks that have some. The
+//! zone's lock guards all fields except `faults`; any task may read `tag` without it.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`

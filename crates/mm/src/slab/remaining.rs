@@ -84,8 +84,8 @@ impl Remaining {
         self.objects
     }
 
-    /// Number of objects that are parked on CPUs that the shrink could not reach: 0 unless the
-    /// kernel refuses `membarrier`.
+    /// Number of objects that are parked on CPUs whose slots the shrink could not drain: 0 unless
+    /// the kernel refuses `membarrier`.
     #[must_use]
     pub fn parked(&self) -> u64 {
         self.parked

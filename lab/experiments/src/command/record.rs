@@ -73,8 +73,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     if args.children {
         command.env("QUARRY_TRACE_CHILDREN", "1");
     }
-    // Keys that interrupt also reach the program, which decides what they mean; this process only
-    // notes them. Unlike "ignore", a handler does not survive exec.
+    // Ctrl-C also reaches the program, which decides what it means; this process only notes it. It
+    // does so by a handler, which the program does not inherit; an ignored signal it would.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;

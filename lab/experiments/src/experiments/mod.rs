@@ -14,6 +14,7 @@ mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
+mod fleet;
 mod fragmentation;
 mod growth;
 mod idle_return;
@@ -39,6 +40,7 @@ use std::io::Write;
 
 const REGISTRY: &[Entry] = &[
     Entry::of::<malloc_patterns::MallocPatterns>(),
+    Entry::of::<fleet::Fleet>(),
     Entry::of::<peers::Peers>(),
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),

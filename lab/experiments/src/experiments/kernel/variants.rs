@@ -14,8 +14,8 @@ pub(super) const KERNEL: &str = "kernel";
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
 /// The running kernel, counted, with another share of memory for the per-CPU page lists.
 const FRACTION: &str = "kernel-fraction-";
-/// The setting of that share: a zone's pages divided by this number, over all CPUs; 0 = by the
-/// batch.
+/// The setting of that share: the lists of all CPUs together hold up to a zone's pages divided by
+/// this number; 0 = up to its low watermark.
 pub(super) const FRACTION_FILE: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
 #[derive(Clone)]
