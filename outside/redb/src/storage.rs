@@ -1,7 +1,7 @@
 //! A file through Quarry's page cache, as redb's storage.
 
 use anyhow::{Context, Result};
-use quarry::{Backing, Error, FileBacking, Mapping, PageCache, PageSlot, ReadWrite};
+use quarry::{Backing, FileBacking, Mapping, PageCache, PageSlot, ReadWrite};
 use redb::StorageBackend;
 use std::fmt;
 use std::io;
@@ -98,7 +98,7 @@ impl StorageBackend for CachedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.pages.sync()
+        Ok(self.pages.sync()?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::PageCache;
 use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use quarry::{Backing, Mapping, OsError, PageRef, PageSlot, Quarry, ReadOnly};
 
 /// A backing that is never read: the measurement makes the bytes of all pages.
