@@ -9,7 +9,7 @@
 use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
-use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
+use quarry::{Effort, Error, Invalidate, MappingOptions, RawMapping, RawSlot};
 use quarry_cache::CachingStack;
 use quarry_mm::frame::{FRAME_BYTES, Order};
 use quarry_mm::zone::Mark;
@@ -212,7 +212,7 @@ impl PageCache {
         }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
-        if moved == Err(RekeyError::Busy) {
+        if moved == Err(Error::Busy) {
             // A scan is looking at the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.

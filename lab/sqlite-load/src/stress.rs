@@ -89,14 +89,14 @@ impl Stress {
         let connection = open(api, Path::new(":memory:"))?;
         for part in [1, 2, 4, 8] {
             let limit = usize::try_from(self.budget / part)?;
-            quarry::Quarry::set_limit(limit);
+            quarry::Quarry::set_limit(limit)?;
             let _ = connection.run(
                 "CREATE TABLE IF NOT EXISTS m AS SELECT zeroblob(100000) AS value;
                  INSERT INTO m SELECT value FROM m LIMIT 8; DELETE FROM m;
                  INSERT INTO m VALUES (zeroblob(100000))",
             );
         }
-        quarry::Quarry::set_limit(usize::try_from(self.budget)?);
+        quarry::Quarry::set_limit(usize::try_from(self.budget)?)?;
         Ok(())
     }
 

@@ -188,8 +188,11 @@ impl Pageblock {
         }
     }
 
+    /// Does not write what is there already: the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.faults.store(faults as u8, Relaxed);
+        if self.faults() != faults {
+            self.faults.store(faults as u8, Relaxed);
+        }
     }
 
     /// Records that a huge page has brought the pageblock in, if it is `Huge`.
@@ -202,7 +205,9 @@ impl Pageblock {
     /// Records that all of it went back to the OS: a huge page has to bring it in again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        if self.faults() == Faults::Whole {
+            let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        }
     }
 
     #[inline]

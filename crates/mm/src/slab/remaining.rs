@@ -97,6 +97,8 @@ impl Remaining {
     }
 }
 
+impl core::error::Error for Remaining {}
+
 impl fmt::Display for Remaining {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.objects {
