@@ -91,7 +91,7 @@ impl Options {
             ("001", _) => Ok(Vec::new()),
             (bulk::MACHINE, true) => bulk::calibration(machine),
             (bulk::MACHINE, false) => bulk::predict(machine),
-            ("002", true) => transactions::calibration(machine),
+            ("002", true) => transactions::calibration(machine, self.only),
             ("002", false) => transactions::predict(machine, self.only),
             ("003", true) => packets::calibration(machine),
             ("003", false) => packets::predict(machine),

@@ -1,9 +1,11 @@
 //! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what they allocate
 //! and free, and by which threads.
 
+use crate::card::{self, Card};
 use crate::crew::{self, Crew, Load, Place};
 use crate::memory::{KernelMemory, Pages};
-use crate::path::{Line, Path, Piece, Source, Work};
+pub use crate::path::Work;
+use crate::path::{Line, Path, Piece, Source};
 use crate::solo::{self, Solo, Space, Timed};
 use crate::stage::{Replayed, Scale};
 use serde::Deserialize;
@@ -22,6 +24,7 @@ struct Table {
     pieces: BTreeMap<String, PieceRow>,
     crew: Option<CrewRow>,
     solo: Option<SoloRow>,
+    card: Option<Card>,
 }
 
 /// The cost of a message beside the allocator, in nanoseconds.
@@ -170,13 +173,14 @@ impl Table {
             None => Work { sender: ns - ns / 2, receiver: ns / 2, wire: 0 },
         };
         let path = Path::new(&lines, piece, self.carrier.as_deref(), payload, work);
-        let cast = match (&self.crew, &self.solo) {
-            (Some(row), None) => {
+        let cast = match (&self.crew, &self.solo, self.card) {
+            (None, None, Some(card)) => Cast::Card(card),
+            (Some(row), None, None) => {
                 let sent = lines.iter().filter_map(Line::sent);
                 let buckets = sent.map(|name| piece(name).source.bytes()).sum();
                 Cast::Crew(self.crew(row, setting, buckets))
             }
-            (None, Some(row)) => Cast::Solo(Solo {
+            (None, Some(row), None) => Cast::Solo(Solo {
                 round: row.round * setting.amount,
                 timed: row.timed,
                 space: match (row.space, setting.threads) {
@@ -185,7 +189,7 @@ impl Table {
                     (true, true) => Space::Shared,
                 },
             }),
-            _ => panic!("a path is walked by crews or by tasks"),
+            _ => panic!("a path is walked by crews, by tasks or through a card"),
         };
         Scenario { path, cast, documented_ns: of }
     }
@@ -242,6 +246,8 @@ pub enum Cast {
     Crew(Crew),
     /// Processes by themselves.
     Solo(Solo),
+    /// Processes that ask another host.
+    Card(Card),
 }
 
 impl Scenario {
@@ -261,6 +267,7 @@ impl Scenario {
         match self.cast {
             Cast::Crew(crew) => crew::run(memory, &self.path, crew, scale),
             Cast::Solo(solo) => solo::run(memory, &self.path, solo, scale),
+            Cast::Card(card) => card::run(memory, &self.path, card, scale),
         }
     }
 }
