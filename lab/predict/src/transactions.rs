@@ -9,8 +9,10 @@ use crate::documents::{self, Transactions};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
-use quarry_predict::{Cell, gain};
+use quarry_predict::{Cell, Supposed, gain};
 use quarry_replay::kernels::{Cast, Scenario, Setting, Work};
+use quarry_replay::memory::Counters;
+use quarry_replay::stage::Replayed;
 
 /// The machine's file.
 pub(crate) const MACHINE: &str = "002";
@@ -26,6 +28,11 @@ const GAIN: &str = "difference";
 type Rates = (Transactions, [f64; 2]);
 
 fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
+    let replayed = replay(machine, policies, threads)?;
+    Ok(replayed.sent as f64 * 1e9 / replayed.wall_ns as f64)
+}
+
+fn replay(machine: &MachineFile, policies: &str, threads: usize) -> Result<Replayed> {
     let mut scenario =
         Scenario::of("tcp-through-card", &Setting { bytes: 1, ..Setting::default() });
     let [sender, receiver, wire_ns] =
@@ -43,8 +50,7 @@ fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
         warm_up_us: 20_000,
         measured_us: 400_000,
     };
-    let replayed = run.replay()?;
-    Ok(replayed.sent as f64 * 1e9 / replayed.wall_ns as f64)
+    run.replay()
 }
 
 fn baseline(line: &Transactions, rate: f64) -> Cell {
@@ -81,6 +87,26 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     }
     cells.extend(round_trips(&rates));
     Ok(cells)
+}
+
+/// Slow allocations and frees of SLUB with 16 threads and with 160, of which the document says
+/// nothing: its author has found them to be what SLUB loses by.
+pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
+    let all = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
+    let [few, many] = all;
+    let (few, many) = (few?, many?);
+    let line = |column: &str, of: &dyn Fn(&Counters) -> (u64, u64)| {
+        let share = |counters| {
+            let (slow, fast) = of(counters);
+            slow as f64 * 100.0 / (slow + fast).max(1) as f64
+        };
+        let row = "SLUB with 160 threads in the place of 16".to_owned();
+        Supposed { row, column: column.to_owned(), before: share(&few), after: share(&many) }
+    };
+    Ok(vec![
+        line("slow allocations, %", &|it| (it.slow_allocs, it.fast_allocs)),
+        line("slow frees, %", &|it| (it.slow_frees, it.fast_frees)),
+    ])
 }
 
 /// The time of a transaction as its client sees it, by Little's law: threads for each transaction

@@ -3,9 +3,9 @@
 //!
 //! Under NAPI (Linux from 2.6, `net/core/dev.c`) an interrupt of the card only starts a poll, which
 //! takes at most `poll` packets, wakes the process of each, and is followed by another one for as
-//! long as it finds as many. Otherwise the card may interrupt again: once `frames` packets have come,
-//! or `frames_us` after the first of them. All that a packet takes up to its socket happens on that
-//! one CPU, one packet after the other.
+//! long as it finds as many. Otherwise the card may interrupt again: once `frames` packets have
+//! come, or `frames_us` after the first of them. All that a packet takes up to its socket happens
+//! on that one CPU, one packet after the other.
 //!
 //! The other host is not simulated. It is taken to be a machine as this one, under the same load: a
 //! request stays there for as long as the last answer of its connection stayed here, from the wire
@@ -34,7 +34,6 @@ pub struct Card {
     /// Microseconds from the first packet after which it interrupts anyway.
     pub frames_us: u64,
     /// Nanoseconds that a packet is on the wire, there and back.
-    #[serde(default)]
     pub wire_ns: u64,
 }
 

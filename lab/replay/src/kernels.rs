@@ -322,13 +322,13 @@ pub(crate) mod tests {
     fn bursts_fill_a_socket() {
         let burst = |path, bytes| match of_bytes(path, bytes).cast {
             Cast::Crew(crew) => crew.burst,
-            Cast::Solo(_) => 0,
+            Cast::Solo(_) | Cast::Card(_) => 0,
         };
         assert_eq!([4096, 1024].map(|bytes| burst("udp-linux-2-6-29", bytes)), [30, 98]);
         assert_eq!([64, 4096, 16384].map(|bytes| burst("udp-linux-4-9", bytes)), [278, 26, 7]);
         let room = |bytes| match of_bytes("udp-mmtests", bytes).cast {
             Cast::Crew(crew) => (crew.drops, crew.capacity),
-            Cast::Solo(_) => (false, 0),
+            Cast::Solo(_) | Cast::Card(_) => (false, 0),
         };
         // As its author found: two or three packets.
         let rooms = [64, 128, 256, 1024, 2048, 3312, 4096, 8192, 16384].map(room);
@@ -359,9 +359,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_transaction_is_four_allocations() {
-        let scenario = of_bytes("tcp-transactions", 1);
-        assert_eq!(allocs_per_message(&scenario), 4.0);
-        run_briefly(&scenario, 5);
+        for path in ["tcp-transactions", "tcp-through-card"] {
+            let scenario = of_bytes(path, 1);
+            assert_eq!(allocs_per_message(&scenario), 4.0);
+            run_briefly(&scenario, 5);
+        }
     }
 
     #[test]
