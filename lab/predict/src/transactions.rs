@@ -1,8 +1,8 @@
 //! Document 002: TCP_RR of 16 to 160 threads, SLUB against SLAB.
 //!
 //! The client is simulated, with its 16 CPUs, and the server is taken to be a copy of it. A
-//! transaction is a request, which the CPU of the network card's interrupts frees once its answer is
-//! there, and the answer, which that CPU allocates; between them lie the wire and the server, in
+//! transaction is a request, which the CPU of the network card's interrupts frees once its answer
+//! is there, and the answer, which that CPU allocates; between them lie the wire and the server, in
 //! which no CPU of the client has anything to do.
 
 use crate::documents::{self, Transactions};
@@ -100,7 +100,7 @@ pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
             let (slow, fast) = of(counters);
             slow as f64 * 100.0 / (slow + fast).max(1) as f64
         };
-        let row = "SLUB with 160 threads in the place of 16".to_owned();
+        let row = "SLUB with 160 threads instead of 16".to_owned();
         Supposed { row, column: column.to_owned(), before: share(&few), after: share(&many) }
     };
     Ok(vec![

@@ -4,7 +4,7 @@
 //! Under NAPI (Linux from 2.6, `net/core/dev.c`) an interrupt of the card only starts a poll, which
 //! takes at most `poll` packets, wakes the process of each, and is followed by another one for as
 //! long as it finds as many. Otherwise the card may interrupt again: once `frames` packets have
-//! come, or `frames_us` after the first of them. All that a packet takes up to its socket happens
+//! come, or `frames_us` after the first of them. All work on a packet up to its socket happens
 //! on that one CPU, one packet after the other.
 //!
 //! The other host is not simulated. It is taken to be a machine as this one, under the same load: a
@@ -45,7 +45,7 @@ struct Packet {
     arrives: Moment,
 }
 
-/// What the driver has given the card to send. It begins with a page, so that its lock has the same
+/// The packets that the driver has given the card to send. It begins with a page, so that its lock has the same
 /// lines in every process.
 #[repr(align(4096))]
 struct Ring(CountedLock<Vec<Packet>>);
@@ -186,8 +186,8 @@ impl<M: KernelMemory> Scene<'_, M> {
         }
     }
 
-    /// Sleeps until the card interrupts. What is sent meanwhile comes after that: it is on the wire
-    /// for as long as this sleeps at most.
+    /// Sleeps until the card interrupts. A packet that is sent meanwhile comes after that: it is on
+    /// the wire for as long as this sleeps at most.
     fn wait_for_interrupt(&self, coming: &BTreeMap<(Moment, u64), Packet>) {
         let Card { frames, frames_us, wire_ns, .. } = self.card;
         let mut arrivals = coming.keys().map(|(arrives, _)| *arrives);

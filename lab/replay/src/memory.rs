@@ -70,8 +70,8 @@ impl Buffer {
         unsafe { self.range(0, bytes).write_bytes(0, bytes) };
     }
 
-    /// Looks at its first `bytes` bytes, as who frees a structure does: only a simulated machine
-    /// sees it.
+    /// Looks at its first `bytes` bytes, as a kernel does with a structure that it frees: only a
+    /// simulated machine sees it.
     #[inline]
     pub(crate) fn inspect(&self, bytes: usize) {
         touch_bytes(self.range(0, bytes), bytes, Access::Read);

@@ -5,8 +5,8 @@
 //! as Intel's from Nehalem to Broadwell; what it forgets, its cores forget, too. A hit in the cache
 //! of a core is not seen by that of its socket.
 
+use crate::by_address::ByAddress;
 use crate::costs::CacheSizes;
-use crate::lines::ByAddress;
 use crate::topology::Topology;
 
 /// The caches of a machine.

@@ -4,12 +4,12 @@
 //! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
 //! ago is forgotten, as if its lines had gone back to memory.
 
+use crate::by_address::ByAddress;
 use crate::caches::Caches;
 use crate::costs::{CacheSizes, Costs};
 use crate::topology::Topology;
 use quarry_sys::primitive::Access;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a cache line, on x86-64 and most of aarch64.
@@ -18,31 +18,6 @@ pub(crate) const LINE: usize = 64;
 const LINES: usize = 64;
 /// Pages of the table: with 2 KiB each, 128 MiB at most.
 const MOST_PAGES: usize = 1 << 16;
-
-/// Mixes keys that are addresses or small numbers (Fibonacci hashing, Knuth, volume 3, 6.4).
-#[derive(Default)]
-pub(crate) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-}
-
-/// A map by addresses.
-pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Mixer>>;
 
 #[derive(Clone, Copy, Default)]
 struct Line {

@@ -7,8 +7,9 @@
 //! * Nothing happens before the event that was taken last: every event in the heap is as late, or
 //!   later.
 
+use crate::by_address::ByAddress;
 use crate::costs::Costs;
-use crate::lines::{ByAddress, Lines};
+use crate::lines::Lines;
 use crate::locks::Locks;
 use crate::outcome::Outcome;
 use crate::topology::Topology;
@@ -23,7 +24,8 @@ pub(crate) type TaskId = usize;
 pub enum Placement {
     /// On this CPU.
     Cpu(u32),
-    /// On this CPU before all others, as the handler of an interrupt: who runs there makes room.
+    /// On this CPU before all others, as the handler of an interrupt: the task that
+    /// runs there makes room.
     Interrupt(u32),
     /// On the CPU of the task that spawns it; CPU 0 before the run.
     Same,
