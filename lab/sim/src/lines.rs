@@ -365,7 +365,11 @@ mod tests {
         let (on, costs, mut lines) = (Topology::new(2, 1), costs(), Lines::new());
         // 16 lines of a core, 32 of a socket.
         lines.bound_caches(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
-        let mut at = |cpu, line, access| lines.fetch((&on, &costs), (cpu, 0), (line, 1), access).ns;
+        let mut now_ns = 0;
+        let mut at = |cpu, line, access| {
+            now_ns += 1_000;
+            lines.fetch((&on, &costs), (cpu, now_ns), (line, 1), access).ns
+        };
         (0..17).for_each(|line| assert_eq!(at(0, line, Access::Write), 80));
         assert_eq!(at(0, 16, Access::Read), 1);
         assert_eq!(at(0, 0, Access::Read), 50, "the core has lost it, its socket has it");
