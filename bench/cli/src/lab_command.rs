@@ -1,5 +1,4 @@
-//! `quarry lab`, `quarry record` and `quarry simulate`: the command `quarry-lab`, as git finds
-//! `git-foo`.
+//! `quarry lab`, `quarry record` and `quarry simulate`: run `quarry-lab`, as git runs `git-foo`.
 
 use anyhow::anyhow;
 use quarry_cli::exit_status::report;
@@ -8,7 +7,6 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The command that has the lab.
 const LAB: &str = "quarry-lab";
 
 /// The arguments of `quarry-lab`, unread.
@@ -19,7 +17,7 @@ pub(crate) struct LabArgs {
 }
 
 impl LabArgs {
-    /// Becomes `quarry-lab`, with a verb of it in front. Where it is not, returns the exit status.
+    /// Executes `quarry-lab` with `verb` before the arguments; if that fails, returns a status.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
         let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
             return report(Err(anyhow!(

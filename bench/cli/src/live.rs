@@ -1,7 +1,7 @@
-//! The common parts of the commands that look at a running process.
+//! Common parts of the commands that examine a running process.
 //!
-//! Standard output holds the kernel's layout and nothing else, so that every tool which reads that
-//! reads this; whose figures they are and how old goes to standard error.
+//! Standard output has the kernel's layout and nothing else, so that tools for the kernel's files
+//! can read it. The process and the age of the figures go to standard error.
 
 use anyhow::Result;
 use quarry_live::{Problem, Process, Snapshot, core_dump, read_tree, total};
@@ -44,16 +44,14 @@ struct Source {
     core: Option<PathBuf>,
 }
 
-/// A layout of the kernel.
 pub(crate) type Layout = fn(&Snapshot) -> String;
 
 impl Target {
-    /// Prints the statistics in a layout, or as JSON.
     pub(crate) fn print(&self, layout: Layout, out: &mut dyn Write) -> Result<()> {
         self.print_changed(layout, |_| {}, out)
     }
 
-    /// Like `print`, with the figures changed before.
+    /// Like `print`, after a `change` of the figures.
     pub(crate) fn print_changed(
         &self,
         layout: Layout,
@@ -62,7 +60,7 @@ impl Target {
     ) -> Result<()> {
         let mut snapshot = self.read()?;
         change(&mut snapshot);
-        // With standard error closed or full the figures are printed all the same.
+        // If standard error is closed or full, the figures are printed all the same.
         let _ = writeln!(io::stderr(), "quarry: {}", snapshot.heading());
         match self.json {
             true => out.write_all(snapshot.json.as_bytes())?,
@@ -71,7 +69,6 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the statistics.
     pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
         match (&self.source.pid, &self.source.core) {
             (Some(pid), _) if self.tree => {

@@ -1,4 +1,4 @@
-//! `quarry`: runs programs on Quarry, looks inside them, and compares allocators.
+//! `quarry`: runs programs on Quarry, examines them, and compares allocators.
 
 mod advise;
 mod compare;
@@ -89,7 +89,7 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Pages(args) => report(pages::write(&args, Cli::command())),
     };
-    // Output that cannot be written at the end is a failure as well.
+    // Output that cannot be flushed is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }

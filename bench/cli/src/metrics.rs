@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsFd;
 
-/// Time between two looks at whether the process is still there, in milliseconds.
+/// Milliseconds between two checks that the process still runs.
 const BETWEEN_LOOKS_MS: u16 = 500;
 
 /// Metrics of a running process for Prometheus.
@@ -29,10 +29,9 @@ pub(crate) struct MetricsArgs {
     openmetrics: bool,
 }
 
-/// Prints them, or serves them until the process ends.
 pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let running = &args.running;
-    // A process that cannot be read is reported at once, not at the first scrape.
+    // An unreadable process is reported at once, not at the first scrape.
     let snapshots = read(running)?;
     let Some(address) = &args.listen else {
         let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
@@ -63,7 +62,7 @@ fn read(running: &Running) -> Result<Vec<Snapshot>, Problem> {
     }
 }
 
-/// Answers one request. A client that goes away or says nothing harms itself only.
+/// Answers one request. The failure of a client matters only to that client.
 fn serve(listener: &TcpListener, running: &Running) {
     let Ok((stream, _)) = listener.accept() else { return };
     let _ = http::answer(stream, |format| {

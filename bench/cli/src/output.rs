@@ -26,12 +26,12 @@ impl Write for Output {
     }
 }
 
-/// Prints help, the version or what is wrong with the command line; returns the exit status.
+/// Prints help, the version or an error of the command line; returns the exit status.
 pub fn print_of_parser(error: &clap::Error) -> i32 {
     let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
     match error.exit_code() {
         0 => report(printed.map_err(anyhow::Error::from)),
-        // The status is the same if the message could not be printed.
+        // The status is the same whether or not the message could be printed.
         wrong => wrong,
     }
 }

@@ -1,4 +1,4 @@
-//! Man pages, and completions for shells, made from the command line's own definition.
+//! Writes man pages and shell completions from the definition of the command line.
 
 use anyhow::Context;
 use clap::Command;
@@ -6,7 +6,6 @@ use clap_complete::{Shell, generate_to};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The shells and their folders below the one that is named.
 const SHELLS: [(Shell, &str); 3] =
     [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
 
@@ -19,7 +18,7 @@ pub struct PagesArgs {
     folder: PathBuf,
 }
 
-/// Writes all of them.
+/// Writes all pages and completions.
 ///
 /// # Errors
 /// A page that cannot be written, and the reason.
@@ -34,7 +33,7 @@ pub fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
         generate_to(shell, &mut command, &name, &place)
             .with_context(|| place.display().to_string())?;
     }
-    // Bash's loader of completions looks for the name of the command.
+    // Bash looks for a completion file with the name of the command.
     let bash = args.folder.join("bash");
     fs::rename(bash.join(format!("{name}.bash")), bash.join(&name)).context("bash")
 }
@@ -45,8 +44,7 @@ fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// The command with the subcommands that its help lists, and those of the subcommands likewise:
-/// completions and the list at the end of a page would name the hidden ones too.
+/// Returns the command without hidden subcommands, which clap's generators would list.
 fn without_hidden(command: Command) -> Command {
     let shown: Vec<Command> = command
         .get_subcommands()
@@ -54,7 +52,7 @@ fn without_hidden(command: Command) -> Command {
         .cloned()
         .map(without_hidden)
         .collect();
-    // Names of commands live as long as the program.
+    // clap wants static names; the leak lasts as long as the program.
     let name: &'static str = command.get_name().to_owned().leak();
     let mut bare = Command::new(name).args(command.get_arguments().cloned().collect::<Vec<_>>());
     if command.get_version().is_some() {
@@ -72,7 +70,7 @@ fn without_hidden(command: Command) -> Command {
     bare.subcommands(shown).disable_help_subcommand(true)
 }
 
-/// Writes the page of a command, and those of its subcommands: `quarry-lab-run.1`.
+/// Writes the pages of a command and its subcommands: `quarry-lab-run.1`.
 fn write_manual(folder: &Path, command: &Command) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let title = name.to_uppercase();

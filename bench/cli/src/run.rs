@@ -1,4 +1,4 @@
-//! `quarry run`: one program on Quarry.
+//! `quarry run`: runs a program on Quarry.
 
 use crate::exit_status::{self, of_own_failure};
 use crate::library::{self, LibraryError};
@@ -21,8 +21,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Tells the library which process `quarry run` became. If the library is loaded into the program
-/// that this process executes in the end and does not serve it, the library reports it.
+/// Tells the library the number of this process, which becomes the program. If the library is
+/// loaded into the program but does not serve it, it reports that.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
@@ -51,7 +51,7 @@ pub(crate) struct RunArgs {
     program: CommandLine,
 }
 
-/// Runs the program in place of this process; returns only where that failed, with an exit status.
+/// Executes the program in place of this process; returns an exit status if that fails.
 pub(crate) fn run(args: RunArgs) -> i32 {
     match prepare_and_exec(&args) {
         Ok(status) => status,
@@ -128,8 +128,9 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     Ok(reason.exit_status())
 }
 
-/// Lets a watcher print what the program cannot: after a signal or `_exit`, and for its children.
-/// The processes also publish at their start and at their exit, unless the user has said otherwise.
+/// Starts a watcher, which prints statistics that the program cannot print: after a signal or
+/// `_exit`, and of its children. By default, processes then publish at their start and exit as
+/// well.
 fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;
@@ -148,7 +149,7 @@ fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     }
 }
 
-/// The variables that the library will read, without their prefix.
+/// The library's variables in the environment, without their prefix.
 fn variables() -> Vec<(String, String)> {
     let names = env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str()?.strip_prefix("QUARRY_")?.to_owned();
@@ -157,7 +158,7 @@ fn variables() -> Vec<(String, String)> {
     names.collect()
 }
 
-/// The library reads the other variables itself; this one decides which library it is.
+/// The slab policy in the environment; the library reads all other variables itself.
 fn slab_of_environment() -> anyhow::Result<Option<String>> {
     let Some(value) = env::var_os("QUARRY_SLAB") else { return Ok(None) };
     match Setting::parse(&format!("SLAB={}", value.display())) {
@@ -166,9 +167,7 @@ fn slab_of_environment() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the settings that `--set`, `--slab` and `--stats` name, a statistics file by its
-/// absolute path. A value that is not accepted is an error: the program would otherwise run with
-/// other settings than the user has asked for.
+/// Returns the settings of `--set`, `--slab` and `--stats`; a bad value is an error.
 fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     let of_slab = args.slab.iter().map(|slab| ("--slab: ", format!("SLAB={slab}")));
     let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);
@@ -182,7 +181,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     if let Some(target) = &args.stats {
         settings.push(("STATS", target.clone()));
     }
-    // The program may change its folder before it ends.
+    // The program may change its working folder before it ends.
     for (key, value) in &mut settings {
         if *key == "STATS" && !matches!(value.as_str(), "" | "0" | "1") {
             if !watcher::is_file_name(value) {
@@ -204,8 +203,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Returns whether the library will write statistics to a file: it follows no link, and makes no
-/// folder.
+/// Checks that the library can write statistics to a file: it follows no link, and makes no folder.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())
@@ -221,8 +219,7 @@ fn may_be_written(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Which file is missing that the program cannot be started without; the kernel says only that
-/// there is no such file.
+/// Names a missing file without which the program cannot start; the kernel names none.
 fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     if !interpreter.exists() {
         let bytes = interpreter.as_os_str().as_bytes();
@@ -236,16 +233,13 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     Some(format!("{owner} loader {} does not exist", loader.display()))
 }
 
-/// The way in which a program is started.
 struct Plan {
-    /// With the library.
     preloads: bool,
-    /// Nothing is known that keeps the library from serving it: if it does not in the end, the
-    /// library should report it.
+    /// True if the library should serve the program; if it then does not, the library reports that.
     is_expected: bool,
 }
 
-/// Looks for what is in the way, and says it.
+/// Looks for obstacles and prints them.
 fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
     let name = name.display();
     let path = env::var_os("PATH");

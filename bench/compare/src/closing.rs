@@ -5,7 +5,7 @@ use quarry_harness::judge::{Judgement, Outcome};
 use quarry_harness::results::{Direction, Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 
-/// Says in one sentence what a run shows on a workload, of the primary metric and of memory.
+/// Says in one sentence how the primary metric and memory came out on a workload.
 pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> String {
     let meta = &run.meta;
     let is_judged = |it: &&Judgement| it.workload == workload && !it.is_copy;
@@ -68,20 +68,19 @@ fn also(memory: Option<&Metric>) -> String {
     memory.map_or(String::new(), |memory| format!(" or in {}", memory.name))
 }
 
-/// The metric of memory that matters: what is held while idle, else the peak.
+/// The metric of memory that a verdict is about: resident memory while idle, else the peak.
 pub(super) fn memory_of(metrics: &[Metric]) -> Option<&Metric> {
     let named = |name: &str| metrics.iter().find(|metric| metric.name == name);
     named("idle RSS").or_else(|| named("peak RSS"))
 }
 
-/// The judgement with the largest gain of those that are better.
+/// The judgement with the largest gain among the judgements "better".
 fn best<'a>(judgements: &[&'a Judgement]) -> Option<&'a Judgement> {
     let better = judgements.iter().filter(|it| it.outcome == Outcome::Better);
     better.copied().max_by(|one, other| gain(one).total_cmp(&gain(other)))
 }
 
-/// The logarithm of the factor by which a variant is better than the baseline; 0 where there is no
-/// ratio.
+/// The logarithm of the factor by which a variant is better than the baseline; 0 without a ratio.
 pub(super) fn gain(judgement: &Judgement) -> f64 {
     let ratio = judgement.ratio().filter(|ratio| *ratio > 0.0).map_or(0.0, f64::ln);
     if judgement.metric.direction == Direction::Higher { ratio } else { -ratio }

@@ -1,4 +1,4 @@
-//! Makes plain figures of a record.
+//! Converts a record into a [`Snapshot`].
 
 use crate::json;
 use crate::label::Label;
@@ -10,8 +10,8 @@ use quarry_record as record;
 use quarry_record::flags;
 
 impl Snapshot {
-    /// The figures of a record that was checked, of a process with this number and name where the
-    /// reader is. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
+    /// Converts a checked record of a process with this number and name in the reader's pid
+    /// namespace. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
     #[must_use]
     pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {
         let about = of.about();

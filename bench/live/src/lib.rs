@@ -1,5 +1,5 @@
-//! Statistics of running processes: finds what a process publishes, and prints it in the layouts
-//! that the kernel has for its own.
+//! Statistics of running processes: finds the page that a process publishes, and prints it in the
+//! layouts of the kernel's own statistics.
 #![deny(unsafe_code)]
 
 pub mod activity;

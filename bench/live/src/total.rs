@@ -1,14 +1,13 @@
-//! The figures of several processes as one.
+//! Adds up the figures of several processes.
 
 use crate::label::Label;
 use crate::snapshot::{
     Budget, Cache, CpuLists, Event, Identity, Lock, Memory, PageLists, Snapshot, Zone,
 };
 
-/// The sums over all processes: caches, events and locks of one name are one, zones of one node,
-/// page lists of one CPU. The limit is the smallest one, the age the greatest. What is the same in
-/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for
-/// each. O(n * rows).
+/// The sums over all processes. Caches, events and locks are summed by name, zones by node, page
+/// lists by CPU. The limit is the smallest one, the age the greatest. A policy or version that
+/// differs becomes `mixed`. JSON has a line for each process. O(n * rows).
 #[must_use]
 pub fn of(snapshots: &[Snapshot]) -> Snapshot {
     let mut rest = snapshots.iter();
@@ -157,7 +156,7 @@ fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
     ]);
 }
 
-/// Durations are the greatest of any process; everything else is a sum.
+/// Takes the greatest of durations, and the sum of other events.
 fn add_event(sum: &mut Event, part: &Event) {
     sum.count = match sum.name.as_str().ends_with("_ns") {
         true => sum.count.max(part.count),

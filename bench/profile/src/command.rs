@@ -1,4 +1,4 @@
-//! `quarry profile`: takes or reads a heap profile, and writes it in the forms that are wanted.
+//! `quarry profile`: takes or reads a heap profile, and writes it in the chosen forms.
 
 use crate::live::{self, Wish};
 use crate::profile::{Profile, Value};
@@ -96,7 +96,6 @@ fn mean(text: &str) -> Result<usize, String> {
     mean.ok_or_else(|| format!("accepted: a power of two from {LEAST_MEAN} to {MOST_MEAN}"))
 }
 
-/// The forms of a profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Pprof,
@@ -125,13 +124,13 @@ fn output(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A file that gets a profile. It keeps its content until there is one: an older profile survives
+/// An output file. It keeps its old content until there is a profile: so an older profile survives
 /// a process that cannot be profiled, and `--diff` may name the same file.
 struct Output<'a> {
     form: Form,
     path: &'a Path,
     file: File,
-    /// True if this command has made the file and written nothing to it yet.
+    /// True if this command has made the file and not written to it yet.
     is_bare: bool,
 }
 
@@ -170,7 +169,7 @@ impl<'a> Output<'a> {
 impl Drop for Output<'_> {
     fn drop(&mut self) {
         if self.is_bare {
-            // A missing profile is clearer than an empty one.
+            // An empty file could be taken for a profile.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -181,7 +180,7 @@ impl Drop for Output<'_> {
 /// # Errors
 /// If the process yields no profile, or it cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
-    // A user who waits for a profile should learn first that it could not be written.
+    // The files are opened first, so that a user learns of an error before the profile is taken.
     let outputs: Vec<Output> =
         args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
     let base = args.diff.as_deref().map(live::load).transpose()?;

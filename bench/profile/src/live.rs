@@ -1,4 +1,4 @@
-//! A profile of a running process.
+//! Takes a profile of a running process.
 
 use crate::bell::Bell;
 use crate::raw::Raw;
@@ -11,21 +11,18 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The name of the memfd that a process makes for its profile.
 const NAME: &str = "/memfd:quarry-profile (deleted)";
-/// Time between two looks at a process.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest wait for the end of a profile that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// The profile that is wanted of a process.
+/// A request for a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     /// The process.
     pub pid: u32,
-    /// For how long.
+    /// The duration of the profile.
     pub time: Duration,
-    /// How long to wait for its reaction.
+    /// The longest wait for the process to react.
     pub patience: Duration,
     /// Mean bytes from one sample to the next.
     pub mean: usize,
@@ -36,7 +33,6 @@ pub struct Wish {
 struct Target {
     process: Process,
     pid: u32,
-    /// The last that was seen of its mappings.
     maps: String,
 }
 
@@ -45,7 +41,6 @@ impl Target {
         PathBuf::from(format!("/proc/{}", self.pid))
     }
 
-    /// Keeps what the mappings are now: a process that ends has none any more.
     fn look_at_maps(&mut self) {
         if let Ok(maps) = fs::read_to_string(self.folder().join("maps"))
             && !maps.is_empty()
@@ -54,7 +49,7 @@ impl Target {
         }
     }
 
-    /// The memfd of its own profile: a child of a fork may have its parent's as well.
+    /// The memfd of its own profile; the child of a fork may have its parent's memfd as well.
     fn profile(&self) -> Option<File> {
         let entries = fs::read_dir(self.folder().join("fd")).ok()?;
         let links = entries.flatten().map(|entry| entry.path());
@@ -65,7 +60,6 @@ impl Target {
     }
 }
 
-/// Reads the present content of a memfd.
 fn read(file: &File) -> Result<Raw> {
     let bytes = file.metadata()?.len();
     anyhow::ensure!(bytes < 1 << 30, "the profile is too long");
@@ -76,13 +70,13 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile of a running process.
+/// A profile taken from a running process.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
-    /// Where its files are, as seen from here.
+    /// The root folder of its files, as seen by this process.
     pub root: PathBuf,
-    /// True if a profile was on already: then it is that one, from its beginning.
+    /// True if a profile was on already; then this is that profile, from its beginning.
     pub was_on: bool,
 }
 
@@ -127,8 +121,7 @@ pub fn take(wish: &Wish) -> Result<Taken> {
     Ok(Taken { raw, root: target.folder().join("root"), was_on })
 }
 
-/// Waits for the first publication: a process that has just begun, or was just forked off, has no
-/// record yet.
+/// Waits for the first record: a process has none shortly after its start or its fork.
 fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
     let give_up = Instant::now() + patience;
     loop {
@@ -168,7 +161,7 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
 /// Reads a profile from a file.
 ///
 /// # Errors
-/// If it cannot be read, or is not a profile.
+/// If the file cannot be read or is not a profile.
 pub fn load(path: &std::path::Path) -> Result<Raw> {
     let mut bytes = Vec::new();
     let of = || path.display().to_string();

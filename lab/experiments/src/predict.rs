@@ -1,7 +1,7 @@
-//! `quarry lab predict`: what a document measured beside what its machine does in simulated time.
+//! `quarry lab predict`: a document's figures, beside those of its machine in simulated time.
 //!
-//! The machine is a program of its own, `quarry-predict`, because a program chooses the machine
-//! behind the seam of `quarry-sys` when it is built.
+//! The machine is in another program, `quarry-predict`, because a program selects the machine below
+//! `quarry-sys` when it is built.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -49,10 +49,10 @@ pub struct PredictArgs {
 }
 
 impl PredictArgs {
-    /// Starts the program and prints what it predicts.
+    /// Starts the program and prints its predictions.
     ///
     /// # Errors
-    /// The program is not there, or has failed; the page cannot be written.
+    /// The program is absent or fails, or the page cannot be written.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let text = self.ask()?;
         if self.json {
@@ -91,12 +91,10 @@ impl PredictArgs {
     }
 }
 
-/// A figure with as many decimals as make sense of it.
 fn figure(value: f64) -> String {
     if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// Marks what was fitted, and what its author has withdrawn.
 fn mark(cell: &Cell) -> &str {
     if cell.calibrated { "fitted" } else { &cell.note }
 }
@@ -119,7 +117,7 @@ fn table(cells: &[Cell]) -> String {
     text
 }
 
-/// The score of each group beside that of predicting no effect.
+/// The scores of the groups, beside the score of predicting no effect.
 fn scores(all: &[Skill]) -> String {
     let mut text = format!(
         "{:26} {:20} {:>6} {:>10} {:>10} {:>6} {:>12}\n",
@@ -141,7 +139,7 @@ fn scores(all: &[Skill]) -> String {
     text
 }
 
-/// The mean error of the figures that are no effects, which nothing else predicts.
+/// The mean error of the figures that are not effects.
 fn others(cells: &[Cell]) -> String {
     let predicted = cells.iter().filter(|cell| cell.is_prediction() && cell.scored.is_none());
     let errors: Vec<f64> = predicted.map(|cell| cell.error_points.abs()).collect();
@@ -152,7 +150,7 @@ fn others(cells: &[Cell]) -> String {
     format!("{} rates and other figures: {mean:.1} in the mean\n", errors.len())
 }
 
-/// The cells, their scores, and below them what the document supposes without a figure.
+/// The cells, their scores, and then the document's suppositions without figures.
 fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
     if !printed.skill.is_empty() {
@@ -187,7 +185,7 @@ fn moves(all: &[Moved]) -> String {
     text
 }
 
-/// The table as a page that needs nothing else.
+/// The table as a page without other files.
 fn page(printed: &Printed) -> String {
     let Printed { document, cells, skill, .. } = printed;
     let title = format!("Document {document}: measured and predicted");

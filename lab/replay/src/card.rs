@@ -176,10 +176,11 @@ impl<M: KernelMemory> Scene<'_, M> {
             {
                 let Packet { connection, mut flight, arrives } = first.remove();
                 worker.receive(&mut flight, |_| ());
+                // Before its process goes on, which may be the end of what is measured.
+                self.verified.fetch_add(std::mem::take(&mut worker.verified), Relaxed);
                 self.sockets[connection].fill(flight, arrives);
                 polled += 1;
             }
-            self.verified.fetch_add(std::mem::take(&mut worker.verified), Relaxed);
             if polled < self.card.poll {
                 self.wait_for_interrupt(&coming);
             }

@@ -1,6 +1,5 @@
-//! `quarry top`: a process's memory by size class, on a screen that refreshes itself.
-//!
-//! Order of the modules: `rows`; `view`; `screen`.
+//! `quarry top`: shows a process's memory by size class, on a screen that refreshes itself. Order
+//! of the modules: `rows`; `view`; `screen`.
 
 mod rows;
 mod screen;
@@ -22,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use view::{Reaction, View};
 
-/// Longest wait for a key, and so the time in which a signal is noticed.
+/// Longest wait for a key, and so the longest delay until a signal is noticed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Width of the text that `--once` prints: all columns, with room for a long name.
+/// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;
 
 /// Memory of a running process by size class, refreshed: live, parked, dirty and returned bytes.
@@ -54,7 +53,7 @@ fn delay(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "accepted: 0.1 to 3600".to_owned())
 }
 
-/// Shows the screen until a key, a signal or the end of the process ends it.
+/// Shows the screen until a key, a signal or the end of the process.
 pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
     let process = Process::new(args.running.pid)?;
     let first = read(&args.running)?;
@@ -102,7 +101,6 @@ fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Why the screen ended.
 enum End {
     Key,
     Signal(i32),
@@ -132,7 +130,7 @@ fn watch(
             return Ok(End::Signal(signal));
         }
         if signals.has_continued() {
-            // While this process was stopped, others may have written over the screen.
+            // While this process was stopped, another one may have written over the screen.
             *terminal = ratatui::try_init()?;
             terminal.clear()?;
         }
@@ -147,7 +145,6 @@ fn watch(
     }
 }
 
-/// Signals that came since the screen began.
 struct Signals {
     last: Arc<AtomicUsize>,
     continued: Arc<AtomicBool>,
@@ -164,7 +161,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The last one that asks this process to end.
+    /// The last signal that asks this process to end.
     fn last(&self) -> Option<i32> {
         let signal = self.last.load(Ordering::Relaxed);
         i32::try_from(signal).ok().filter(|signal| *signal != 0)

@@ -1,4 +1,4 @@
-//! Lines of the table, and the columns that they can be sorted by.
+//! Lines of the table, and the columns to sort by.
 
 use quarry_live::{Cache, Snapshot, percentage};
 
@@ -16,7 +16,6 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// Columns with the keys that sort by them.
     pub(super) const KEYS: [(char, Self); 8] = [
         ('n', Self::Name),
         ('s', Self::Size),
@@ -29,11 +28,11 @@ impl Column {
     ];
 }
 
-/// A size class, or what requests above the largest one have.
+/// A size class, or a kind of larger requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(super) name: String,
-    /// Bytes of an object; 0 where they differ.
+    /// Bytes of an object; 0 if they differ.
     pub(super) size: u64,
     pub(super) live: u64,
     pub(super) parked: u64,
@@ -41,9 +40,8 @@ pub(crate) struct Row {
     pub(super) returned: u64,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// Percentages of allocations and frees that a fast path served, where there is one.
+    /// Percentages of allocations and frees that a fast path served, if the row has one.
     pub(super) fast: Option<(u64, u64)>,
-    /// Allocations and frees in a second.
     pub(super) rates: Option<(u64, u64)>,
 }
 
@@ -63,7 +61,6 @@ impl Row {
         }
     }
 
-    /// The number that a column sorts by.
     fn key(&self, column: Column) -> u64 {
         match column {
             Column::Name => 0,
@@ -82,7 +79,7 @@ impl Row {
     }
 }
 
-/// The lines of a process: its size classes, then what has none.
+/// The rows of a process: its size classes, then the larger requests.
 pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let memory = &snapshot.memory;
     let count = |name: &str| {
@@ -120,7 +117,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     rows
 }
 
-/// Sets the rates from the rows of `ms` milliseconds ago.
+/// Computes rates from the rows of `ms` milliseconds ago.
 pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
     let rate = |now: u64, before: u64| {
         let rate = u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms.max(1));
@@ -132,7 +129,7 @@ pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
     }
 }
 
-/// Sorts by a column: names upwards, numbers downwards; the other way round if `inverted`.
+/// Sorts by a column: names ascending, numbers descending; reversed if `inverted`.
 pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
     rows.sort_by(|one, other| {
         let order = match column {
@@ -143,7 +140,6 @@ pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
     });
 }
 
-/// Percentages of all allocations and frees that a fast path served.
 pub(super) fn fast_of_all(snapshot: &Snapshot) -> (u64, u64) {
     let sum = |of: fn(&Cache) -> u64| snapshot.caches.iter().map(of).fold(0, u64::saturating_add);
     (

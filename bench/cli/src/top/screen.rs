@@ -1,4 +1,4 @@
-//! Drawing the screen.
+//! Draws the screen.
 
 use super::rows::{self, Column, Row};
 use super::view::View;
@@ -12,12 +12,11 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 /// Lines above the rows: five of text and the table's head.
 pub(super) const HEAD: u16 = 6;
 
-/// A column of the table.
 struct Place {
     head: &'static str,
     sorted_by: Option<Column>,
     width: Constraint,
-    /// Columns with the largest rank go first where the screen is narrow.
+    /// On a narrow screen, columns with a higher rank are left out first.
     rank: u8,
 }
 
@@ -25,10 +24,10 @@ const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: 
     Place { head, sorted_by, width: Constraint::Length(width), rank }
 }
 
-/// Columns that a name has at least: those of the longest name of ours.
+/// Fewest letters for a name: those of Quarry's longest name.
 const NAME_COLUMNS: u16 = 14;
 
-/// The columns. Each is as wide as what it may have: a number that is cut off is a wrong one.
+/// Each column fits its largest number, because a truncated number is wrong.
 const COLUMNS: [Place; 10] = [
     Place {
         head: "NAME",
@@ -47,10 +46,9 @@ const COLUMNS: [Place; 10] = [
     place("", None, 3, 7),
 ];
 
-/// The columns that fit: numbers of `COLUMNS`.
 fn columns_within(width: u16) -> Vec<usize> {
     let width_of = |place: &Place| match place.width {
-        // One column lies between two.
+        // One blank column separates two columns.
         Constraint::Length(width) => width + 1,
         _ => NAME_COLUMNS,
     };
@@ -77,7 +75,6 @@ const HELP: &str = "\
  rates     need a second look; counts are published
            at most every 100 ms, on slow paths";
 
-/// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, table] =
         Layout::vertical([Constraint::Length(HEAD - 1), Constraint::Min(1)]).areas(frame.area());
@@ -136,7 +133,7 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
     ]
 }
 
-/// Memory that holds nothing of the program and that the system could have back.
+/// Bytes that hold nothing of the program, and that the system could have back.
 fn dirty(snapshot: &Snapshot) -> u64 {
     let it = &snapshot.memory;
     let parts = [it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty];
@@ -193,12 +190,12 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
 }
 
-/// A size in nine columns at most: `999 B`, `1.0 KiB`, `999.9 MiB`, `1023 GiB`.
+/// Writes a size in at most nine letters: `999 B`, `1.0 KiB`, `999.9 MiB`, `1023 GiB`.
 fn bytes(bytes: u64) -> String {
     scaled(bytes, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
-/// A count in six columns at most: `999`, `1.0k`, `12.5M`.
+/// Writes a count in at most six letters: `999`, `1.0k`, `12.5M`.
 fn count(count: u64) -> String {
     scaled(count, 1000, &["", "k", "M", "G", "T", "P", "E"])
 }
@@ -291,7 +288,6 @@ mod tests {
         );
     }
 
-    /// A number without its first digits would be another number.
     #[test]
     fn a_narrow_screen_leaves_out_columns_and_cuts_no_number() {
         let whole = drawn(&example(), 110, 12);

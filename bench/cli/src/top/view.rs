@@ -5,17 +5,14 @@ use quarry_live::Snapshot;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
-/// The shortest and longest time between two refreshes.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// The consequence of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Stay,
     Quit,
 }
 
-/// The state of the screen.
 pub(super) struct View {
     snapshot: Snapshot,
     rows: Vec<Row>,
@@ -23,13 +20,10 @@ pub(super) struct View {
     column: Column,
     is_inverted: bool,
     is_paused: bool,
-    /// True if there is no keyboard, and no refresh follows.
     is_still: bool,
     shows_help: bool,
-    /// The first row that is shown.
     first: usize,
     delay: Duration,
-    /// Why the last refresh failed.
     problem: Option<String>,
 }
 
@@ -53,7 +47,7 @@ impl View {
         view
     }
 
-    /// The same as a picture.
+    /// Returns the view for a single picture.
     pub(super) fn still(self) -> Self {
         Self { is_still: true, ..self }
     }
@@ -72,7 +66,6 @@ impl View {
         self.sort();
     }
 
-    /// Notes why there are no newer figures.
     pub(super) fn fail(&mut self, problem: String) {
         self.problem = Some(problem);
     }

@@ -1,4 +1,4 @@
-//! `quarry advise`: from a program to an answer, in less time than was given.
+//! `quarry advise`: looks at a program, searches, and prints the answer within the time given.
 
 use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
@@ -29,17 +29,15 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Share of the time that a run may take under the counter, which makes it longer: of longer ones
-/// there is no time for a test.
+/// Runs of the program that the budget must have room for.
 const LONGEST_RUN: u32 = 10;
-/// A candidate's run fails after this many times what it takes on glibc, and not before
-/// [`PATIENCE`].
+/// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Memory that was never freed is worth a remark from here on, if it is a good part of the peak.
+/// Bytes never freed from which on a remark follows, if they are a quarter of the peak or more.
 const MUCH_HELD: u64 = 8 << 20;
 
-/// The baseline of a program that is out of reach.
+/// Name of the baseline where no library can be preloaded into the program.
 const WHAT_IT_HAS: &str = "what it has";
 
 /// Advises, and prints to `out`.
@@ -82,7 +80,6 @@ fn line(request: &AdviceRequest) -> String {
     words.join(" ")
 }
 
-/// Everything but the printing.
 fn conduct(
     request: &AdviceRequest,
     built_in: &BuiltIn<'_>,
@@ -151,7 +148,6 @@ fn conduct(
     }
 }
 
-/// Searches, and judges what was tested.
 fn test(
     request: &AdviceRequest,
     plan: Plan,
@@ -278,11 +274,11 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
-/// The program on what serves it now, the first contender, and on the candidates after it.
+/// The program on the baseline (the first contender) and on the candidates after it.
 struct RealProgram {
     program: RefCell<SupervisedProgram>,
     began: Instant,
-    /// Most time for a run, and for all of them.
+    /// Most time for one run; `deadline` is for all of them.
     limit: Duration,
     deadline: Duration,
 }

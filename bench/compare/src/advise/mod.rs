@@ -12,10 +12,10 @@
 //! conduct     the whole of it
 //! ```
 //!
-//! The best of many candidates looks better than it is, as chance is one of the things by which it
-//! was picked. So the runs that pick a candidate and the runs that test it are different ones: the
-//! last stage runs the candidate beside glibc and a second copy of glibc, as often as was decided
-//! before its first run, and the answer is judged by these runs alone.
+//! The best of many candidates looks better than it is, because chance helped to pick it. So the
+//! runs that pick a candidate are not the runs that test it: the last stage runs the candidate
+//! beside glibc and a second copy of glibc, in a number of rounds that is fixed before the first
+//! one, and these runs alone decide the answer.
 
 mod candidates;
 mod conduct;

@@ -1,4 +1,4 @@
-//! How an answer is printed, with its evidence: as text and as JSON.
+//! Prints an answer with its evidence, as text and as JSON.
 
 use super::candidates::Candidates;
 use super::deploy::Deploy;
@@ -15,21 +15,19 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
-/// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-advice/1";
 
-/// An answer, and what there is to it. Where the search could not begin, most is absent.
+/// An answer with its evidence. Where the search could not begin, most fields are empty.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,
-    /// Name of the allocator that serves the program now.
     pub(super) baseline: String,
     pub(super) verdict: Option<Verdict>,
     pub(super) facts: Option<Facts>,
     pub(super) candidates: Candidates,
     pub(super) plan: Option<Plan>,
     pub(super) outcome: Option<Outcome>,
-    /// Remarks on how far the answer goes.
+    /// Remarks on the limits of the answer.
     pub(super) notes: Vec<String>,
     pub(super) spent: Duration,
 }
@@ -60,7 +58,6 @@ impl Telling {
         self.candidates.there[candidate].contender.name()
     }
 
-    /// The lines for the candidate that the answer recommends.
     fn deploy(&self) -> Option<(&str, Deploy)> {
         self.verdict.as_ref().filter(|it| it.answer == Answer::Use)?;
         let (candidate, _) = self.outcome.as_ref()?.test.as_ref()?;
@@ -136,14 +133,13 @@ impl Telling {
         Ok(())
     }
 
-    /// Names of candidates that the time does not allow.
+    /// Names of the candidates that were left out for lack of time.
     fn for_want_of_time(&self) -> Vec<&str> {
         let looked_at = self.plan.map_or(usize::MAX, |plan| plan.candidates as usize);
         let rest = self.candidates.there.iter().skip(looked_at);
         rest.map(|it| it.contender.name()).collect()
     }
 
-    /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
         let seen = |looked: &Looked| {
             let of = |seen: &StageResult| {
@@ -202,7 +198,7 @@ impl Telling {
     }
 }
 
-/// A row for each metric with a direction: medians of both, difference and verdict.
+/// A row for each metric with a direction: the two medians, their difference and the verdict.
 fn test_table(run: &Run, name: &str) -> String {
     let (selection, judgements) = (Selection::of(run), Judgements::of(run));
     let head = [

@@ -8,19 +8,15 @@ use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 
-/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Use the candidate that was tested.
     Use,
-    /// Keep what serves it now.
+    /// Keep the allocator that serves the program now.
     Keep,
-    /// These runs do not say.
     Undecided,
 }
 
 impl Answer {
-    /// Its name in JSON.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Use => "use",
@@ -30,21 +26,18 @@ impl Answer {
     }
 }
 
-/// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) answer: Answer,
-    /// One sentence, without its full stop.
+    /// One sentence without its full stop.
     pub(super) sentence: String,
 }
 
 impl Verdict {
-    /// Keep the baseline, for a reason.
     pub(super) fn keep(baseline: &str, reason: &str) -> Self {
         Self { answer: Answer::Keep, sentence: format!("keep {baseline}: {reason}") }
     }
 
-    /// Undecided, for a reason.
     pub(super) fn undecided(baseline: &str, reason: &str) -> Self {
         Self {
             answer: Answer::Undecided,
@@ -53,15 +46,15 @@ impl Verdict {
     }
 }
 
-/// A judgement on time or memory, as it counts for an answer.
+/// A judgement on time or memory, as an answer counts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
-    /// By at least [`MARGIN`].
+    /// A gain by [`MARGIN`] or more.
     Gain,
     None,
-    /// At worst of this logarithm.
+    /// A loss, at worst of this logarithm.
     Loss(f64),
-    /// Not known; at worst it is a loss of this logarithm.
+    /// Undecided; at worst a loss of this logarithm.
     Unknown(f64),
 }
 
@@ -127,7 +120,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
     match sides {
         (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
-        // The least of the gain beside the most of the loss, as logarithms.
+        // The lower end of the gain beside the upper end of the loss, as logarithms.
         (Side::Gain, Side::Loss(loss) | Side::Unknown(loss))
             if least(time) > LOSS_WEIGHT * loss =>
         {
@@ -144,7 +137,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     }
 }
 
-/// Says the effects, what is gained first; and whether that is time.
+/// Says the effects, a gain first; the flag is true if time comes first.
 fn in_order(time: &Judgement, memory: Option<&Judgement>, sides: (Side, Side)) -> (bool, String) {
     let Some(memory) = memory else { return (true, effect(time)) };
     let time_first = sides.1 != Side::Gain || sides.0 == Side::Gain;
@@ -166,7 +159,7 @@ fn side(judgement: &Judgement) -> Side {
     }
 }
 
-/// The interval of the gain as logarithms, where it is one of ratios.
+/// The interval of the gain as logarithms; `None` for an interval of differences.
 fn bounds(judgement: &Judgement) -> Option<(f64, f64)> {
     let interval = judgement.ratios()?;
     let (low, high) = (interval.low.ln(), interval.high.ln());
@@ -232,7 +225,6 @@ mod tests {
         let noisy = advised(&[EQUAL], 0.4, 5000, 3, Goal::Time);
         assert_eq!(noisy.answer, Answer::Undecided, "{noisy:?}");
         assert!(noisy.sentence.starts_with("undecided, so keep glibc for now: c0: "), "{noisy:?}");
-        // Two that are nearly equal, after all rounds that a test may have: time would not help.
         let near = Nature { time: 0.97, ..EQUAL };
         let capped = advised(&[near], 0.4, 100, 3, Goal::Time);
         assert_eq!(capped.answer, Answer::Undecided, "{capped:?}");
@@ -243,8 +235,7 @@ mod tests {
         assert!(failed >= 10, "{failed} of 20");
     }
 
-    /// The best of twelve equal candidates looks better than glibc in the runs that picked it. The
-    /// test must not believe it: at most 5 of 100 may be told to change for nothing.
+    /// The best of equal candidates looks better than glibc; at most 5 of 100 tests may confirm it.
     #[test]
     fn the_best_of_many_equal_ones_is_no_gain() {
         let used = |seed| {

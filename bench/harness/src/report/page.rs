@@ -1,4 +1,4 @@
-//! The whole file.
+//! The whole HTML file.
 
 use super::palette::Palette;
 use super::{section, source};
@@ -7,10 +7,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Nothing is fetched, whatever names in the results contain.
+/// Forbids the browser to fetch anything, whatever the names in the results contain.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// The page of all selections.
 pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     let palette = palette(selections);
     let titles: Vec<String> = selections.iter().map(title).collect();
@@ -51,13 +50,11 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     }
 }
 
-/// The program that was measured, or the name of the experiment.
 fn title(selection: &Selection<'_>) -> String {
     let (_, run) = selection.runs()[0];
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 
-/// The title that a browser shows: the subject and its verdict, or all subjects.
 fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     match selections {
         [selection] => format!("{}: {}", titles[0], selection.headline()),
@@ -65,7 +62,7 @@ fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     }
 }
 
-/// Baselines first, then the others in the order of their runs.
+/// Assigns colours to the baseline first, then to the other variants in the order of their runs.
 fn palette(selections: &[Selection<'_>]) -> Palette {
     let mut palette = Palette::default();
     for column in selections.iter().flat_map(|selection| &selection.columns) {

@@ -55,7 +55,6 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Pages(args) => report(pages::write(&args, Cli::command())),
     };
-    // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }

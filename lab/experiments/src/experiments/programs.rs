@@ -49,7 +49,7 @@ impl Defaults for Programs {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// More CPU time than on glibc than this is too much.
+/// Most CPU time in relation to glibc.
 const MOST: f64 = 1.1;
 
 impl Plan for Programs {
@@ -85,7 +85,7 @@ impl Plan for Programs {
         let workloads = workloads(&programs);
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
-        // The first run of each, on glibc under the counter, has warmed up the files.
+        // The first run of each program, on glibc under the counter, has warmed up the files.
         let mut plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         for program in programs.iter() {
             plan = plan.option(&program.label.name, &program.label.version);
@@ -116,7 +116,6 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Describes the work of each, and the allocator's share of it.
 fn overview(programs: &[ReadyProgram]) -> String {
     let words = ["program", "version", "what it does"].map(words);
     let numbers = ["allocations", "% CPU in malloc"].map(Entry::from);
@@ -133,7 +132,6 @@ fn overview(programs: &[ReadyProgram]) -> String {
     Table::of(words.into_iter().chain(numbers), programs.iter().map(row)).text()
 }
 
-/// The judgement on a metric of a program.
 fn judge(selection: &Selection<'_>, program: &str, variant: &str, metric: &Metric) -> Judgement {
     let row = selection.rows.iter().find(|row| row.workload == program);
     let column = selection.column(variant).expect("a variant of the run");
@@ -182,7 +180,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String>
     Ok(Table::of(head, programs.iter().map(row)).text())
 }
 
-/// Says whether any program takes more CPU time than it may.
+/// Names the programs that take more CPU time than `MOST` allows.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

@@ -1,7 +1,8 @@
-//! Settings and folders that are put in order when their holder is gone, killed or not.
+//! Settings of the kernel that are restored, and folders that are removed, when their owner drops
+//! them or this process dies, even if it is killed.
 //!
-//! Another process does it: a shell that waits for the end of a pipe which only this process holds.
-//! The pipe ends when this process lets go, and also when it dies of any signal.
+//! A shell does this: it waits for the end of a pipe that only this process writes to, so the pipe
+//! ends when this process closes it or dies.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -11,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Reads one line at most, which never comes; signals of a terminal are not for it.
+/// Waits for a line that never comes; ignores the signals of a terminal.
 const WAIT: &str = "trap '' INT TERM HUP QUIT; echo ready; read -r _; ";
 
-/// A shell that waits for the end of this.
+/// A shell that waits for the end of its holder.
 struct Keeper(Child);
 
 impl Keeper {
-    /// Starts a shell that will run `script` with these arguments.
     fn start(script: &str, arguments: &[&Path]) -> Result<Self> {
         let mut shell = Command::new("sh")
             .args(["-c", &format!("{WAIT}{script}"), "sh"])
@@ -43,7 +43,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A setting of the kernel that is changed as long as this lives.
+/// A changed setting of the kernel, restored at the drop.
 pub(crate) struct Knob {
     _keeper: Keeper,
 }
@@ -61,17 +61,17 @@ impl Knob {
     }
 }
 
-/// A new folder that goes with all that is in it.
+/// A new folder, removed with its content at the drop.
 pub(crate) struct Folder {
     path: PathBuf,
     _keeper: Keeper,
 }
 
 impl Folder {
-    /// Makes one in `place`.
+    /// Creates a folder in `place`.
     ///
     /// # Errors
-    /// If there can be no folder.
+    /// If the folder cannot be created.
     pub(crate) fn within(place: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
         let folder = folder.with_context(|| format!("no folder in {}", place.display()))?;
@@ -79,7 +79,6 @@ impl Folder {
         Ok(Self { path: TempDir::keep(folder), _keeper: keeper })
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -117,7 +116,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
 
-    /// The test starts itself as the holder, and kills it.
+    /// The test starts itself as the holder, then kills the holder.
     #[test]
     fn a_setting_comes_back_when_its_holder_is_killed() {
         const HOLDS: &str = "QUARRY_TEST_HOLDS";

@@ -1,4 +1,4 @@
-//! The kernel that runs below: workloads as system calls, and what the kernel counts of them.
+//! The running kernel under workloads of system calls, and its counts of them.
 //!
 //! ```text
 //! tracepoints  counters of the kernel's tracepoints, and why the kernel refuses them

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The events of `/proc/vmstat` that tracepoints do not tell.
+/// Events of `/proc/vmstat` that have no tracepoint here.
 const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
 
-/// The most pages on the lists of the first CPU, by its name in a sample.
+/// The name, in a sample, of the most pages on the first CPU's lists.
 pub(crate) const HIGH: &str = "high mark of page lists";
 
-/// A reading of `/proc/vmstat`.
 pub(crate) struct Vmstat(BTreeMap<&'static str, u64>);
 
 impl Vmstat {
-    /// Reads it; empty where there is no such file.
+    /// Reads the file; empty if there is no such file.
     pub(crate) fn now() -> Self {
         Self::of(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
     }
@@ -27,32 +26,30 @@ impl Vmstat {
         Self(text.lines().filter_map(count).collect())
     }
 
-    /// The counts since an earlier reading, by the names of the file.
+    /// The counts since an earlier reading, by their names in the file.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
         let before = |name| earlier.0.get(name).copied().unwrap_or(0);
         self.0.iter().map(|(name, count)| (*name, count.saturating_sub(before(name)))).collect()
     }
 }
 
-/// The per-CPU lists of the largest zone, as `/proc/zoneinfo` shows them for its first CPU.
+/// The per-CPU lists of the largest zone, as `/proc/zoneinfo` has them for the zone's first CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageLists {
-    /// The zone.
     pub(crate) zone: String,
-    /// Most pages on the lists before some go back.
+    /// Most pages on the lists before the CPU gives some back.
     pub(crate) high: u64,
-    /// Pages that move at a time.
+    /// Pages that move in one batch.
     pub(crate) batch: u64,
     managed: u64,
 }
 
 impl PageLists {
-    /// Reads it; none where there is no such file.
+    /// Reads the file; `None` if there is no such file.
     pub(crate) fn now() -> Option<Self> {
         Self::of(&fs::read_to_string("/proc/zoneinfo").ok()?)
     }
 
-    /// The marks under their names.
     pub(crate) fn named(&self) -> [(&'static str, u64); 2] {
         [(HIGH, self.high), ("batch of page lists", self.batch)]
     }
@@ -77,7 +74,7 @@ impl PageLists {
     }
 }
 
-/// Bytes of memory, and the number of nodes.
+/// Bytes of memory and number of nodes of this machine.
 pub(crate) fn machine() -> (u64, u8) {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

@@ -13,29 +13,25 @@ use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KernelSample {
-    /// The workload.
     pub(crate) calls: Calls,
-    /// Tasks at once.
     pub(crate) tasks: u32,
-    /// Operations of each task.
     pub(crate) operations: u64,
-    /// CPUs of the threads, in turn.
+    /// CPUs of the threads, taken in turn.
     pub(crate) cpus: Vec<usize>,
     /// CPUs of the two sides of a pair.
     pub(crate) place: Place,
-    /// The empty folder for files, where there are any.
+    /// The empty folder for files, for workloads with files.
     pub(crate) folder: Option<PathBuf>,
-    /// The events that are counted; none = nothing watches.
+    /// The events to count; `None`: no counts.
     pub(crate) events: Option<Events>,
 }
 
-/// The answer to what served a sample: the kernel's name.
+/// Stands for the object that serves a sample: the kernel.
 pub(crate) const KERNEL: &str = "kernel";
 
-/// The count of page faults of the process that read nothing from a disk.
+/// The name of the count of page faults that needed no disk.
 pub(crate) const FAULTS: &str = "minor faults";
 
 fn minor_faults() -> Result<u64> {
@@ -47,7 +43,7 @@ impl Work for KernelSample {
 
     fn measure(self) -> Result<Measurement> {
         let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events } = self;
-        // Before there are threads, which inherit the counters.
+        // Opened before there are threads, because threads inherit the counters.
         let counts = events.as_ref().map(Events::open).transpose()?;
         let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
         let mut counted: Vec<(&str, u64)> = Vec::new();

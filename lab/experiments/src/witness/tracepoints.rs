@@ -1,9 +1,8 @@
 //! Counters of the kernel's tracepoints, by `perf_event_open`.
 //!
-//! A counter is opened on this process before it has other threads, and threads and processes that
-//! it starts later inherit it: the counts are those of the process tree, and what other processes
-//! do meanwhile is not in them. Work that the kernel puts off (RCU, writeback, kernel threads)
-//! counts only where it happens to interrupt the tree.
+//! A counter is opened on this process before it has other threads. Threads and processes that it
+//! starts later inherit the counter, so counts are those of the process tree. Work that the kernel
+//! defers (RCU, writeback, kernel threads) counts only if it happens to interrupt the tree.
 
 use anyhow::Context;
 use perf_event::events::Tracepoint;
@@ -15,7 +14,7 @@ use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The tracepoints that are counted, those of them that the kernel has.
+/// The tracepoints to count, as far as the kernel has them.
 pub(crate) const TRACEPOINTS: [&str; 12] = [
     "kmem:mm_page_alloc",
     "kmem:mm_page_alloc_zone_locked",
@@ -31,26 +30,23 @@ pub(crate) const TRACEPOINTS: [&str; 12] = [
     "lock:contention_begin",
 ];
 
-/// Places where the kernel's events may be mounted.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The processes whose events count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
-    /// The sample's own, with its threads.
+    /// The sample's process, with its threads.
     #[default]
     Tree,
-    /// All of the machine.
+    /// All processes of the machine.
     Machine,
 }
 
-/// Why the kernel does not count for this process.
+/// The reason why the kernel does not count for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The thing that is missing.
     pub(crate) missing: String,
-    /// The setting or right that gives it.
+    /// The setting or right that is needed.
     pub(crate) remedy: String,
 }
 
@@ -62,19 +58,18 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Where the kernel's events are, and whose count.
+/// The place of the kernel's events, and the processes whose events count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Events {
-    /// The mounted tracefs.
     tracefs: PathBuf,
     scope: Scope,
 }
 
 impl Events {
-    /// Looks for them, in `tracefs` where that is given, and counts one for a moment.
+    /// Looks for the events, in `tracefs` if that is given, and opens a counter as a trial.
     ///
     /// # Errors
-    /// Why the kernel refuses.
+    /// The reason why the kernel refuses.
     pub(crate) fn find(tracefs: Option<&Path>, scope: Scope) -> Result<Self, Refusal> {
         let mounts = tracefs.map_or_else(|| MOUNTS.map(PathBuf::from).into(), |it| vec![it.into()]);
         let mut denied = None;
@@ -107,10 +102,10 @@ impl Events {
         })
     }
 
-    /// Opens a counter for each tracepoint that the kernel has. Nothing counts yet.
+    /// Opens a counter for each tracepoint that the kernel has. The counters do not count yet.
     ///
     /// # Errors
-    /// Why the kernel refuses.
+    /// The reason why the kernel refuses.
     pub(crate) fn open(&self) -> Result<Counts, Refusal> {
         let mut counts = Counts(Vec::new());
         for name in TRACEPOINTS {
@@ -127,12 +122,12 @@ impl Events {
         Ok(counts)
     }
 
-    /// Returns how many of the tracepoints the kernel has.
+    /// Returns the number of the tracepoints that the kernel has.
     pub(crate) fn present(&self) -> usize {
         TRACEPOINTS.iter().filter(|name| self.id(name).is_ok_and(|id| id.is_some())).count()
     }
 
-    /// The number of a tracepoint, where the kernel has it.
+    /// The id of a tracepoint; `None` if the kernel does not have it.
     fn id(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let file = self.tracefs.join("events").join(name.replace(':', "/")).join("id");
         let broken = |missing| Refusal { missing, remedy: "run as root".to_owned() };
@@ -171,22 +166,17 @@ fn refused(name: &str, error: &Error) -> Refusal {
     }
 }
 
-/// Counters of tracepoints.
 pub(crate) struct Counts(Vec<(&'static str, Vec<Counter>)>);
 
 impl Counts {
-    /// Starts all of them.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.enable())
     }
 
-    /// Stops all of them.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.disable())
     }
@@ -204,10 +194,8 @@ impl Counts {
         Ok(())
     }
 
-    /// The counts by the names of the tracepoints.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn read(&mut self) -> anyhow::Result<Vec<(&'static str, u64)>> {
         let sum = |(name, counters): &mut (&'static str, Vec<Counter>)| {
             let counts = counters.iter_mut().map(|counter| counter.read());
@@ -222,7 +210,6 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// A tracefs whose tracepoints have these numbers.
     fn tracefs(ids: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("events/kmem")).unwrap();
@@ -251,7 +238,7 @@ mod tests {
         assert!(said.contains("has none of the tracepoints; a kernel with CONFIG_"), "{said}");
         let odd = tracefs(&[("kmem:kmalloc", "many\n")]);
         assert!(refusal(odd.path()).contains("kmem/kmalloc/id has no number; run as root"));
-        // No kernel has so many tracepoints.
+        // No kernel has as many tracepoints.
         let unknown = tracefs(&[("kmem:kmalloc", "4000000000\n")]);
         let said = refusal(unknown.path());
         assert!(said.starts_with("perf_event_open refuses kmem:kmalloc: "), "{said}");

@@ -1,19 +1,16 @@
-//! The counts that are compared: what each is in the kernel, and what on Quarry's stack.
+//! The counts that are compared: their sources in the kernel and on Quarry's stack.
 
 use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
-/// A count of both.
 pub(super) struct Count {
-    /// Its name in tables, and of the figure.
     pub(super) name: &'static str,
-    /// Tracepoints, or events of `/proc/vmstat`, whose sum it is.
+    /// Tracepoints, or events of `/proc/vmstat`; the count is their sum.
     kernel: &'static [&'static str],
-    /// Counters of the stack whose sum it is; none where the stack has no such count.
+    /// Counters of the stack; the count is their sum. Empty if the stack has no such count.
     stack: &'static [&'static str],
 }
 
-/// All of them, in the order of tables.
 pub(super) const COUNTS: [Count; 15] = [
     Count {
         name: "page blocks handed out",
@@ -56,21 +53,20 @@ pub(super) const COUNTS: [Count; 15] = [
         kernel: &["filemap:mm_filemap_delete_from_page_cache"],
         stack: &["pages_truncated"],
     },
-    // Of any kind, sockets' and files' among them: not to be compared with those of a memory.
+    // Locks of any kind, those of sockets and files included: not comparable with locks of a stack.
     Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
     Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
 ];
 
 impl Count {
-    /// The count per operation.
     pub(super) fn metric(&self) -> Metric {
         let metric = Metric::new(self.name, "per operation", Direction::None, self.name);
         metric.per("operations").digits(4)
     }
 }
 
-/// Adds the counts to a measurement of the kernel (`in_kernel`) or of the stack, as far as it has
-/// what they are made of.
+/// Adds to a measurement of the kernel (`in_kernel`) or of the stack each of the [`COUNTS`] of
+/// which it has a part.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

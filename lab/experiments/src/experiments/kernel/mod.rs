@@ -1,4 +1,4 @@
-//! `kernel`: what the running kernel counts of a workload, beside the counts of Quarry's stack.
+//! `kernel`: the running kernel's counts of a workload, beside the counts of Quarry's stack.
 //!
 //! ```text
 //! rows      the workloads, read from data
@@ -86,7 +86,7 @@ impl Defaults for Kernel {
     const MOST_TASKS: u32 = 64;
 }
 
-/// Returns for the doctor whether the column `kernel` is available.
+/// The doctor's finding: whether the column `kernel` is available.
 pub(super) fn finding() -> Finding {
     let (seen, mend) = match Events::find(None, Scope::Tree) {
         Ok(events) => {
@@ -152,13 +152,11 @@ fn metrics() -> Vec<Metric> {
     metrics
 }
 
-/// All that samples are taken with.
 struct Sampling {
     rows: Vec<(&'static Row, Beside)>,
     contenders: Vec<Contender>,
     events: Option<Events>,
     cpus: Vec<usize>,
-    /// The folders of files on a disk and in memory.
     folders: [PathBuf; 2],
     terms: Terms,
     quick: bool,

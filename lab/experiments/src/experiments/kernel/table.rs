@@ -1,4 +1,4 @@
-//! The tables: a workload's counts beside each other, and how fast all of them are.
+//! The tables: the counts of each workload side by side, and a table of rates.
 
 use super::rows::Row;
 use super::variants::{KERNEL, UNCOUNTED};
@@ -10,15 +10,14 @@ use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use std::io::Write;
 
-/// A ratio this far from 1 is marked.
+/// A count whose ratio differs from 1 by more than this is marked.
 const APART: f64 = 0.1;
-/// Counts per operation below this are not compared: a few events in a whole sample.
+/// Counts per operation below this, a few events in a sample, are not compared.
 const FEW: f64 = 0.01;
 
-/// Prints a table of counts for each workload, and one of rates.
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
-    // Its copy, where it is the baseline, counts no more than it does.
+    // An uncounted baseline has a copy, which is not counted either.
     let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
     let columns: Vec<&Column<'_>> = run
         .meta
@@ -50,7 +49,7 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// Kernel and policy, the first of each, where both are there.
+/// The first kernel and the first policy, if the run has both.
 fn compared<'a>(run: &Run, selection: &'a Selection<'a>) -> Option<[&'a Column<'a>; 2]> {
     let names = run.meta.variants.iter().map(|it| it.name.as_str());
     let policy = names.clone().find(|name| !name.starts_with(KERNEL))?;
@@ -70,7 +69,8 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // Few events of objects and files are chance; of pages they are what lists are for.
+        // Rows with few events are left out as chance, but for blocks of pages: few events there
+        // are what the page lists are for.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
             let texts = values.iter().map(|value| table::figure_or(*value, "-"));
@@ -83,7 +83,6 @@ fn counts(
     table::render(head, counts.filter_map(|metric| line(&metric)).collect())
 }
 
-/// The ratio of two counts, marked where they differ.
 fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
     let (Some(kernel), Some(policy)) = (kernel, policy) else { return String::new() };
     if kernel.max(policy) < FEW {

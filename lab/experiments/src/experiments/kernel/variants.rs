@@ -1,4 +1,4 @@
-//! The variants: the running kernel, counted or not, with its own settings or others, and stacks.
+//! The variants: the running kernel, counted or not, with its own or other settings, and stacks.
 
 use crate::witness::tracepoints::{Events, Refusal};
 use anyhow::{Result, bail};
@@ -10,25 +10,21 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// The running kernel, counted.
 pub(super) const KERNEL: &str = "kernel";
-/// The same without counters.
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
-/// The same, counted, with another share of the memory for the per-CPU page lists.
+/// The running kernel, counted, with another share of memory for the per-CPU page lists.
 const FRACTION: &str = "kernel-fraction-";
-/// The setting of that share: each zone's pages by this number, over all CPUs; 0 = by the batch.
+/// The setting of that share: the lists of all CPUs together hold up to a zone's pages divided by
+/// this number; 0 = up to its low watermark.
 pub(super) const FRACTION_FILE: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 
-/// A thing that is compared.
 #[derive(Clone)]
 pub(super) enum Contender {
-    /// The running kernel.
     Kernel {
         counted: bool,
-        /// The value of [`FRACTION_FILE`] meanwhile.
+        /// The value of [`FRACTION_FILE`] during a sample.
         fraction: Option<u32>,
     },
-    /// Quarry's stack.
     Stack(Policies),
 }
 
@@ -37,7 +33,7 @@ impl Contender {
         let kernel = |counted, fraction| Self::Kernel { counted, fraction };
         if let Some(number) = name.strip_prefix(FRACTION) {
             return match number.parse() {
-                // The kernel takes no smaller number but 0.
+                // The kernel accepts only 0 below 8.
                 Ok(number @ 8..) => Ok(kernel(true, Some(number))),
                 _ => bail!(Usage(format!("--variants {name}: accepted are numbers from 8 on"))),
             };
@@ -68,10 +64,10 @@ impl Contender {
     }
 }
 
-/// Those of `names` that this machine allows; a line on `out` says why another one is left out.
+/// The variants of `names` that this machine allows. Prints a line for each other variant.
 ///
 /// # Errors
-/// An unknown name.
+/// A name is unknown.
 pub(super) fn find(
     names: &[String],
     events: &Result<Events, Refusal>,
