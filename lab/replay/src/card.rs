@@ -45,8 +45,8 @@ struct Packet {
     arrives: Moment,
 }
 
-/// The packets that the driver has given the card to send. It begins with a page, so that its lock has the same
-/// lines in every process.
+/// The packets that the driver has given the card to send. It begins with a page, so that its lock
+/// has the same lines in every process.
 #[repr(align(4096))]
 struct Ring(CountedLock<Vec<Packet>>);
 
