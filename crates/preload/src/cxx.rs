@@ -44,7 +44,7 @@ fn next_definition(next: &Next) -> *mut c_void {
 }
 
 /// Defines a function that returns the result of `serve(size, align)`. If that is null, it jumps to
-/// the next definition of an operator with its own arguments and a bounded size.
+/// the operator's next definition, with the same arguments but a size of at most `PTRDIFF_MAX`.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {

@@ -20,7 +20,7 @@ pub fn memory_and_swap() -> Option<usize> {
 }
 
 /// Returns whether the kernel compares requests with [`memory_and_swap`] (`vm.overcommit_memory` is
-/// 0); false where it cannot be read. Three system calls, as glibc's `malloc` makes on the file.
+/// 0); false where it cannot be read. Three system calls: open, read and close, as in glibc.
 #[must_use]
 pub fn is_guessing() -> bool {
     find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)

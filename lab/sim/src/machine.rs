@@ -310,8 +310,8 @@ impl Machine for Simulated {
             }
             finds
         };
-        // A load of a line that its core has returns at once; all else happens in the order of
-        // time.
+        // A load whose line the core already has is over at once; every other access takes its
+        // turn in the order of simulated time.
         if !finds {
             self.shared(address, bytes, access);
         }

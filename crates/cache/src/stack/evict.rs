@@ -97,8 +97,8 @@ fn near<S: CachingStack>(stack: &S) -> NodeId {
     CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
 }
 
-/// Evicts up to 32 clean pages of the cache, if the heap may take them; returns whether it did.
-/// Does nothing inside another reclaim of the same task.
+/// Evicts for the heap up to 32 clean pages that the cache has beyond its floor; returns whether
+/// any were evicted. Does nothing inside another reclaim of the same task.
 #[cold]
 pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
     let Some(cache) = stack.used_page_cache() else { return false };

@@ -7,8 +7,8 @@ const STEP_MAX: u32 = 16;
 
 pub(super) struct Steps {
     step: u32,
-    /// How many pageblocks were taken when the window last refused; while as many are, it would
-    /// refuse again.
+    /// How many pageblocks of the window were taken when it last refused. Until that number
+    /// changes, it would refuse again.
     refused_at: Option<usize>,
 }
 

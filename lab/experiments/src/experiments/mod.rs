@@ -108,8 +108,8 @@ impl FromArgMatches for Chosen {
 
 impl Subcommand for Chosen {
     fn augment_subcommands(command: Command) -> Command {
-        // Deferred, because other commands, above all sample processes, need no help of
-        // experiments.
+        // Deferred until this subcommand is parsed: other commands, above all sample processes,
+        // need not build the options of all experiments.
         command.defer(|command| with_entries(command, REGISTRY))
     }
 

@@ -13,8 +13,8 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// One node of shadow entries may stay for `1 << this` pages (`count_shadow_nodes`, Linux 6.12). If
-/// nodes are an eighth full, there are then as many shadow entries as pages.
+/// The shrinker leaves one node for each `1 << this` pages (`count_shadow_nodes`, Linux 6.12). If
+/// an eighth of a node's entries are shadows, there are then as many of them as pages.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
 #[derive(Default)]
