@@ -1,5 +1,5 @@
-//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe or
-//! a socket that the receiver alone reads.
+//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe
+//! or a socket that the receiver alone reads.
 
 use super::gate::{Done, Task};
 use super::sockets::in_window;

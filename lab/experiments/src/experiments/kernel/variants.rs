@@ -76,7 +76,7 @@ impl Contender {
                 let settings = SETTINGS.map(|(of, ..)| format!("{of}-N")).join(", ");
                 bail!(Usage(format!(
                     "--variants: {error}; or {KERNEL}, {UNCOUNTED}, {GUEST}RELEASE with --guests; \
-                     each also with -{settings} behind it"
+                     each also with -{settings} after it"
                 )))
             }
         })
