@@ -25,7 +25,8 @@ pub(crate) const MEMORY: u64 = 1 << 30;
 /// emulated processor with fast repetitions of bytes would have 4,096 of them for a page.
 const PROCESSOR: &str = "max,la57=off,erms=off,fsrm=off";
 /// Mitigations are off, because they would follow the emulated processor.
-const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
+const COMMAND_LINE: &str =
+    "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clock {
