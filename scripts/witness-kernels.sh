@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 out=$target/witness
-command=${WITNESS_COMMAND:-$target/tools/quarry-lab}
+command=$target/tools/quarry-lab
 only_prepare=
 if [[ ${1:-} == --prepare ]]; then only_prepare=1; shift; fi
 releases=("$@")
