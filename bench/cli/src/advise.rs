@@ -57,6 +57,9 @@ pub(crate) struct AdviseArgs {
     /// Write the answer and all of its evidence to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with the answer, pictures and every sample of the test to a new file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Seed of the order of runs [default: from the clock].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -95,6 +98,7 @@ pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
         force: args.force,
         input: args.input,
         json: args.json,
+        html: args.html,
         seed: args.seed,
         work,
     };

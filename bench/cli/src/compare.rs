@@ -9,7 +9,7 @@ use quarry_harness::Usage;
 use quarry_mm::slab::slab_names;
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -193,12 +193,12 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
     let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
-    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting })
+    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &quarry_profile::held })
 }
 
 fn cannot_run(variant: &CommandVariant, reason: CannotRun) -> i32 {
     let name = variant.command[0].display();
-    let _ = writeln!(io::stderr(), "quarry: {name}: {}", reason.message());
+    exit_status::say(format_args!("{name}: {}", reason.message()));
     reason.exit_status()
 }
 

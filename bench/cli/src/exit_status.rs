@@ -20,9 +20,9 @@ pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }
 
-/// Prints a message of `quarry VERB`. If standard error is closed or full, nothing fails.
-pub fn say(verb: &str, message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "quarry {verb}: {message}");
+/// Prints a message. If standard error is closed or full, nothing fails.
+pub fn say(message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "quarry: {message}");
 }
 
 /// Prints the error of a result, and returns its exit status.
@@ -32,7 +32,7 @@ pub fn report(result: anyhow::Result<()>) -> i32 {
         // The reader has closed the pipe: `quarry lab run ... | head`.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "quarry: {error:#}");
+            say(format_args!("{error:#}"));
             exit_status_of(&error)
         }
     }

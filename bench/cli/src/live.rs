@@ -1,10 +1,10 @@
-//! Common parts of the commands that examine a running process.
+//! Common parts of the commands that examine running processes.
 //!
 //! Standard output has the kernel's layout and nothing else, so that tools for the kernel's files
 //! can read it. The process and the age of the figures go to standard error.
 
 use anyhow::Result;
-use quarry_live::{Problem, Process, Snapshot, core_dump, read_tree, total};
+use quarry_live::{Choice, Problem, Snapshot, Tree, core_dump, total};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -12,36 +12,23 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub(crate) struct Target {
     #[command(flatten)]
-    source: Source,
-    /// Sum over the process and its descendants.
-    #[arg(long, requires = "pid")]
-    tree: bool,
+    running: Running,
+    /// A core dump of a process in place of a running one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"])]
+    core: Option<PathBuf>,
     /// Print all of the statistics as JSON, a line for each process.
     #[arg(long)]
     json: bool,
 }
 
-/// A process that is looked at again and again.
+/// Running processes.
 #[derive(clap::Args)]
 pub(crate) struct Running {
-    /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
-    pub(crate) pid: u32,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
     /// Include its descendants.
     #[arg(long)]
     pub(crate) tree: bool,
-}
-
-/// A process, or what is left of one.
-#[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-struct Source {
-    /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
-    pid: Option<u32>,
-    /// A core dump of one.
-    #[arg(long, value_name = "FILE")]
-    core: Option<PathBuf>,
 }
 
 pub(crate) type Layout = fn(&Snapshot) -> String;
@@ -69,22 +56,15 @@ impl Target {
         Ok(())
     }
 
-    pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
-        match (&self.source.pid, &self.source.core) {
-            (Some(pid), _) if self.tree => {
-                let tree = read_tree(*pid)?;
-                if tree.others > 0 {
-                    let _ = writeln!(
-                        io::stderr(),
-                        "quarry: {} more processes of the tree publish nothing",
-                        tree.others
-                    );
-                }
-                Ok(total::of(&tree.snapshots))
-            }
-            (Some(pid), _) => Process::new(*pid)?.read(),
-            (None, Some(file)) => Ok(total::of(&core_dump::read(file)?)),
-            (None, None) => Err(Problem::NoProcess { pid: 0 }),
+    fn read(&self) -> Result<Snapshot, Problem> {
+        if let Some(file) = &self.core {
+            return Ok(total::of(&core_dump::read(file)?));
         }
+        let Running { choice, tree } = &self.running;
+        let Tree { snapshots, others } = choice.settled()?.read(*tree)?;
+        if others > 0 {
+            let _ = writeln!(io::stderr(), "quarry: processes that publish nothing: {others}");
+        }
+        Ok(total::of(&snapshots))
     }
 }

@@ -1,7 +1,8 @@
 //! `quarry run`: runs a program on Quarry.
 
-use crate::exit_status::{self, of_own_failure};
+use crate::exit_status::{of_own_failure, say};
 use crate::library::{self, LibraryError};
+use crate::names::name_callers_of;
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
 use crate::{watcher, wrapper};
@@ -11,9 +12,9 @@ use nix::unistd::{AccessFlags, faccessat};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
+use quarry_mm::heap::options::asks_for_checks;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +28,8 @@ const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
-/// The program keeps its standard streams, its process id and its exit status. Where it cannot be
+/// The program keeps its standard streams, its process id and its exit status; under QUARRY_DEBUG
+/// and QUARRY_GUARD its standard error passes through `quarry names`. Where it cannot be
 /// served (static, set-user-ID, Go, a sanitizer, ...) one line reports it and the program runs all
 /// the same. Exit status 127: command not found, or its interpreter; 126: not executable; 125:
 /// Quarry's library is not found; 2: a wrong option, and the program does not run.
@@ -62,10 +64,6 @@ pub(crate) fn run(args: RunArgs) -> i32 {
     }
 }
 
-fn say(message: fmt::Arguments<'_>) {
-    exit_status::say("run", message);
-}
-
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let settings = settings(args)?;
     let last = |wanted: &str| {
@@ -81,8 +79,10 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let given = settings.iter().map(|(key, value)| (*key, value.as_str()));
     let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
     let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
+    let asked: Vec<(&str, &str)> = asked.collect();
+    let has_callers = asked.iter().any(reports_callers);
     let library = library::find(
-        library::object_for(slab.as_deref(), asked),
+        library::object_for(slab.as_deref(), asked.into_iter()),
         last("LIBRARY").map(OsString::from),
     )
     .map_err(LibraryError::into_error)?;
@@ -120,12 +120,23 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     for (key, value) in &settings {
         command.env(format!("QUARRY_{key}"), value);
     }
+    if plan.is_expected
+        && has_callers
+        && let Err(error) = name_callers_of(&mut command)
+    {
+        say(format_args!("reports will have addresses without names: {error:#}"));
+    }
     let error = command.exec();
     say(format_args!("{}: {error}", name.display()));
     let missing = error.kind() == io::ErrorKind::NotFound;
     let reason =
         if missing { program::CannotRun::NotFound } else { program::CannotRun::NotExecutable };
     Ok(reason.exit_status())
+}
+
+/// Returns whether a setting asks for checks whose reports have call stacks.
+fn reports_callers((key, value): &(&str, &str)) -> bool {
+    matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value)
 }
 
 /// Starts a watcher, which prints statistics that the program cannot print: after a signal or

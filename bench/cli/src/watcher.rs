@@ -102,9 +102,8 @@ pub(crate) fn is_file_name(pattern: &str) -> bool {
     letters.all(|rest| rest.starts_with('p'))
 }
 
-/// Leaves the program's session, folder and files. The watcher keeps only its standard streams;
-/// standard error is the program's, for the statistics.
-fn leave_everything() -> Result<()> {
+/// Leaves the program's session, folder and files. This process keeps only its standard streams.
+pub(crate) fn leave_everything() -> Result<()> {
     SigSet::all().thread_block()?;
     setsid()?;
     chdir("/")?;

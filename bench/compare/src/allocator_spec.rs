@@ -5,7 +5,7 @@ use crate::contenders::{self, Contender, Found};
 use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Finds a shared object for a slab policy and settings.
 pub type FindObject<'a> = &'a dyn Fn(Option<&str>, &[(String, String)]) -> Result<PathBuf>;
@@ -19,6 +19,8 @@ pub struct BuiltIn<'a> {
     pub find: FindObject<'a>,
     /// Checks `KEY=VALUE`, and returns the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
+    /// Names the call sites of what is in use in the heap profiles of a folder, a line for each.
+    pub held: &'a dyn Fn(&Path) -> Vec<String>,
 }
 
 /// Looks for the contenders that were asked for. Fails on an unknown name or setting, on a name
@@ -138,8 +140,12 @@ mod tests {
             Some((key, value)) => Ok((format!("QUARRY_{key}"), value.to_owned())),
             None => bail!("--set {text}: no '='"),
         };
-        let built_in =
-            BuiltIn { slabs: &["sheaf", "slub-4.9", "slub"], find: &find, setting: &setting };
+        let built_in = BuiltIn {
+            slabs: &["sheaf", "slub-4.9", "slub"],
+            find: &find,
+            setting: &setting,
+            held: &|_| Vec::new(),
+        };
         let specifications: Vec<String> = specifications.iter().map(|s| (*s).to_owned()).collect();
         super::find(&specifications, &built_in)
     }

@@ -1,5 +1,6 @@
 //! The allocators that can serve a sample: glibc's, Quarry's, Debian's packages, shared objects.
 
+use crate::companion;
 use crate::interpose;
 use crate::known::KNOWN;
 use anyhow::{Context, Result};
@@ -103,14 +104,16 @@ fn look_for_built(name: &str) -> Option<Allocator> {
     peer_folders().iter().find_map(|folder| built_in(folder, name))
 }
 
-/// The folders of allocators that `make peers` builds: the one in `QUARRY_PEERS`, else `peers`
-/// beside this command or beside its folder, as in a cargo target.
+/// The folders of allocators that `make peers` builds, and of programs beside them: the one in
+/// `QUARRY_PEERS`, else `peers` beside this command or beside its folder, as in a cargo target, and
+/// where `make install` puts the programs.
 pub fn peer_folders() -> Vec<PathBuf> {
     match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
         None => {
             let this = std::env::current_exe().unwrap_or_default();
-            this.ancestors().skip(1).take(2).map(|folder| folder.join("peers")).collect()
+            let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("peers"));
+            beside.chain(companion::places(Some(&this), "peers").into_iter().skip(1)).collect()
         }
     }
 }

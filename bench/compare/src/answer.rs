@@ -103,7 +103,9 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        notes.extend(self.pymalloc());
+        let python = first_look::python_malloc();
+        let inside = |look: &FirstLook| look.probe.inside(python.as_deref());
+        notes.extend(self.looks.iter().flatten().find_map(inside));
         notes.extend(self.failures());
         notes
     }
@@ -133,9 +135,10 @@ impl<'a> Answer<'a> {
             }
         };
         format!(
-            "{}\n{rounds} rounds{asked} in shuffled order, seed {}; a warm-up round is kept, not \
+            "{}\n{}{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
             self.request.line(),
+            table::counted(rounds, "round"),
             self.run.meta.seed
         )
     }
@@ -143,10 +146,10 @@ impl<'a> Answer<'a> {
     fn calls(&self, look: &Result<FirstLook>) -> String {
         match look {
             Ok(FirstLook { probe, .. }) => format!(
-                "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
+                "It asks for memory {} and frees {}: about {:.1} % of its CPU time \
                  (counted on glibc in runs of their own).",
-                probe.calls.allocations,
-                probe.calls.frees,
+                table::counted(probe.calls.allocations as usize, "time"),
+                table::counted(probe.calls.frees as usize, "time"),
                 probe.share() * 100.0
             ),
             Err(error) => format!("Calls of malloc could not be counted: {error:#}."),
@@ -221,7 +224,8 @@ impl<'a> Answer<'a> {
         match served[..] {
             [] => format!("{variant}: {description}; no run counts"),
             _ => format!(
-                "{variant}: {description}; {count} runs served by {}{}",
+                "{variant}: {description}; {} served by {}{}",
+                table::counted(count, "run"),
                 served.join(", "),
                 own.unwrap_or_default()
             ),
@@ -245,19 +249,10 @@ impl<'a> Answer<'a> {
         let share = look.probe.influence() * 100.0;
         Some(format!(
             "an allocator has an influence on about {share:.1} % of this program's CPU time \
-             (median of {} runs of {:.3} s): what differs by more has other reasons",
-            look.runs,
+             (median of {} of {:.3} s): what differs by more has other reasons",
+            table::counted(look.runs, "run"),
             look.probe.wall_ns as f64 / 1e9,
         ))
-    }
-
-    fn pymalloc(&self) -> Option<String> {
-        let setting = first_look::python_malloc();
-        let mut looks = self.looks.iter().filter_map(|look| look.as_ref().ok());
-        let on_own = looks.any(|look| look.probe.is_on_pymalloc(setting.as_deref()));
-        let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
-                    get them, too";
-        on_own.then(|| text.to_owned())
     }
 
     /// Returns a line for each variant that failed, in the warm-up too.
@@ -268,7 +263,8 @@ impl<'a> Answer<'a> {
             let first = failures.first()?;
             let (failed, all) = (failures.len(), samples.count());
             let name = &variant.name;
-            Some(format!("{name}: {failed} of {all} runs failed, warm-up included: {first}"))
+            let all = table::counted(all, "run");
+            Some(format!("{name}: {failed} of {all} failed, warm-up included: {first}"))
         };
         self.run.meta.variants.iter().filter_map(line).collect()
     }

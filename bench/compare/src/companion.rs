@@ -54,6 +54,15 @@ pub fn find(name: &str, variable: &str) -> Result<PathBuf> {
     bail!("{name} is not in {}: `make lab` builds it, or {variable} names it", places.join(", "))
 }
 
+/// The folder of the scripts that drive programs: that of the source, else the installed one.
+#[must_use]
+pub fn scripts() -> PathBuf {
+    let source = PathBuf::from("scripts/programs");
+    let exe = env::current_exe().unwrap_or_default();
+    let installed = exe.ancestors().nth(2).map(|above| above.join("share/quarry/programs"));
+    installed.filter(|it| !source.is_dir() && it.is_dir()).unwrap_or(source)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};

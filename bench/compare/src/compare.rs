@@ -49,7 +49,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let interrupt = Rc::new(Interrupt::listen()?);
     let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
     let mut looks: Vec<_> =
-        (0..request.works.len()).map(|work| FirstLook::at(&program, work)).collect();
+        (0..request.works.len()).map(|work| FirstLook::at(&program, work, false)).collect();
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));

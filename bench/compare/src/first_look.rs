@@ -23,8 +23,13 @@ pub(super) fn python_malloc() -> Option<OsString> {
 }
 
 impl FirstLook {
-    /// Runs the program of a workload under the counter as often as a judgement needs.
-    pub(super) fn at(program: &SupervisedProgram, workload: usize) -> Result<Self> {
+    /// Runs the program of a workload under the counter as often as a judgement needs. With
+    /// `time_alone` memory does not matter.
+    pub(super) fn at(
+        program: &SupervisedProgram,
+        workload: usize,
+        time_alone: bool,
+    ) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));
         let python = python_malloc();
@@ -33,7 +38,7 @@ impl FirstLook {
             let raw = program.probe(workload)?;
             idles |= raw.report.idle_bytes.is_some();
             let probe = Probe::of(&raw, &program.programs[workload].file);
-            seen.push(probe.seen());
+            seen.push(probe.seen(time_alone));
             let weight = weight::of(&seen, probe.negligible(python.as_deref()));
             probes.push(probe);
             match reach::agreement(&probes) {

@@ -3,6 +3,7 @@
 use quarry_harness::judge::{Judgement, Outcome, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
+use quarry_harness::table::counted;
 
 /// Most further runs that are proposed.
 const MOST_MORE: usize = 1000;
@@ -69,7 +70,8 @@ impl Judgements {
                     "{name}; an interval takes {MIN_PAIRS} runs at least (--runs {MIN_PAIRS})"
                 ),
                 Some(more) => format!(
-                    "{name}; about {more} more runs would settle it (--runs {})",
+                    "{name}; about {} would settle it (--runs {})",
+                    counted(more, "more run"),
                     pairs + more
                 ),
                 None => format!(

@@ -11,6 +11,7 @@ use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
 use crate::known::KNOWN;
 use object::read::ReadCache;
+use quarry_harness::table::counted;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -25,6 +26,10 @@ const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
+/// Bytes requested in all below which no allocator changes a program's memory much.
+const LITTLE_HEAP: u64 = 1 << 20;
+const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
+                        PYTHONMALLOC=malloc allocators get them, too";
 /// Short runs whose majority decides whether a program is out of reach.
 const LOOKS: usize = 3;
 /// Share of the CPU time that other allocators may serve in a sample that still counts.
@@ -151,8 +156,25 @@ impl Probe {
         self.unserved.is_some()
     }
 
-    pub(super) fn seen(&self) -> Influence {
-        Influence { share: self.influence(), wall_ns: self.wall_ns }
+    /// The influence that a comparison can show: with `time_alone`, and for a program that requests
+    /// little, a share of the CPU time is seen as far as the program does not wait.
+    pub(super) fn seen(&self, time_alone: bool) -> Influence {
+        let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
+            true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),
+            false => 1.0,
+        };
+        Influence { share: self.influence() * busy, wall_ns: self.wall_ns }
+    }
+
+    /// An allocator inside the program that serves a part of its requests. `python` is the value of
+    /// PYTHONMALLOC.
+    pub(super) fn inside(&self, python: Option<&OsStr>) -> Option<String> {
+        if self.is_on_pymalloc(python) {
+            return Some(PYMALLOC.to_owned());
+        }
+        let name = allocator_inside(&self.busiest)?;
+        let program = self.busiest.display();
+        Some(format!("{program} carries {name} inside, which serves some requests itself"))
     }
 
     /// The share of the CPU time below which a comparison is not worth making.
@@ -162,10 +184,14 @@ impl Probe {
 
     pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
         let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
+        let waits = match self.wall_ns > 2 * self.cpu_ns {
+            true => format!(", and waits for most of its {:.3} s", self.wall_ns as f64 / 1e9),
+            false => String::new(),
+        };
         let why = format!(
-            "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{reason}",
+            "{} asked for memory {} in {:.3} s of CPU time, about {:.1} % of it{waits}{reason}",
             self.busiest.display(),
-            self.calls.allocations,
+            counted(self.calls.allocations as usize, "time"),
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
@@ -403,7 +429,7 @@ mod tests {
     }
 
     fn weight(probe: &Probe, python: Option<&str>) -> Weight {
-        weight::of(&[probe.seen()], probe.negligible(python.map(OsStr::new)))
+        weight::of(&[probe.seen(false)], probe.negligible(python.map(OsStr::new)))
     }
 
     #[test]
@@ -439,6 +465,26 @@ mod tests {
         assert_eq!(short(&[true, false, true]), Some(true));
         assert_eq!(runs(&[true], LONG_NS), Some(true));
         assert_eq!(agreement(&[]), None);
+    }
+
+    /// `sleep` spends a good part of its CPU time in malloc, and nothing of a second.
+    #[test]
+    fn what_cannot_be_seen_in_wall_time_gives_no_verdict() {
+        let sleeps = |bytes| Probe { cpu_ns: 1_000_000, ..probe(100, 100_000, bytes, false) };
+        assert_eq!(weight(&sleeps(10_000), None), Weight::Nothing);
+        assert!(
+            sleeps(10_000).no_verdict(None).why.ends_with(", and waits for most of its 1.000 s")
+        );
+        assert_eq!(weight(&sleeps(10 << 20), None), Weight::Enough, "its memory is compared");
+        let time_alone = [sleeps(10 << 20).seen(true)];
+        assert_eq!(weight::of(&time_alone, NEGLIGIBLE), Weight::Nothing);
+    }
+
+    #[test]
+    fn an_allocator_inside_is_named() {
+        let inside = probe(20_000, 20_000_000, 1 << 20, true).inside(None).unwrap();
+        assert!(inside.contains("pymalloc") && inside.contains("PYTHONMALLOC=malloc"), "{inside}");
+        assert_eq!(probe(1, 1, 1, true).inside(Some(OsStr::new("malloc"))), None);
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that this process takes. The blocks of all counted rounds, in their shuffled
-    /// order, go to the shards in turn; a shard warms up only blocks that it will measure.
+    /// The rounds that this process takes. The blocks of all counted rounds go to the shards in
+    /// turn, in their shuffled order. In the warm-up round a shard takes only blocks that it
+    /// measures later.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {
             shape: self,
@@ -65,8 +66,8 @@ impl Shape {
     }
 }
 
-/// Rounds with their numbers (0: warm-up) and steps. A round without a block of this shard is
-/// empty.
+/// The rounds of a run, each with its number (0: warm-up) and its steps. A round in which this
+/// shard has no block has no steps.
 #[derive(Debug)]
 pub struct Schedule {
     shape: Shape,

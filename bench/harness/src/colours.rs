@@ -18,7 +18,7 @@ const STEP: u64 = 15;
 /// Lightness and chroma of the shades on light and on dark ground, in OKLCH.
 const SHADES: [[(f64, f64); 2]; 2] = [[(0.54, 0.13), (0.78, 0.11)], [(0.47, 0.10), (0.84, 0.09)]];
 
-/// Chosen colours. Allocators differ for eyes that tell few colours apart (after Okabe and Ito).
+/// Chosen colours. Those of allocators differ also for colour-blind readers (after Okabe and Ito).
 /// Policies differ within their kind, and are darker (on dark ground: lighter) than allocators.
 const KNOWN: [(&str, &str, &str); 25] = [
     ("quarry", "#c2500a", "#f28e4b"),

@@ -1,5 +1,5 @@
-//! A file that is written at the end and opened at the beginning: a user should not wait an hour to
-//! learn that it cannot be written.
+//! An output file, opened at the beginning of a run and written at its end: a user should not wait
+//! an hour to learn that it cannot be written.
 
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -31,7 +31,7 @@ impl Destination {
     /// Opens the file that `option` names; it keeps its contents until [`write`](Self::write).
     ///
     /// # Errors
-    /// One of usage, where the file cannot be written or must not be replaced.
+    /// A usage error, where the file cannot be written or must not be replaced.
     pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
         let name = format!("{option} {}", place.display());
         let is_new = place.symlink_metadata().is_err();
@@ -72,7 +72,7 @@ impl Destination {
 /// Makes a folder unless it exists, and checks that files can be made in it.
 ///
 /// # Errors
-/// One of usage, where that fails.
+/// A usage error, where that fails.
 pub fn folder(option: &str, place: &Path) -> Result<()> {
     let refusal = |error: io::Error| {
         let name = place.display();
@@ -84,8 +84,8 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder beside its later place, named `prefix` and a unique end. It stays if the process
-/// ends early. Its permissions follow the umask.
+/// Makes a folder in `parent`, to be renamed when it is complete; its name is `prefix` and a unique
+/// end. It stays if the process ends early. Its permissions follow the umask.
 ///
 /// # Errors
 /// The error of the system.
@@ -95,8 +95,8 @@ pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     builder.tempdir_in(parent)
 }
 
-/// The error of an unusable folder for temporary files, without the random name in the system's
-/// text.
+/// The usage error for a `TMPDIR` that cannot be written. It leaves out the random file name that
+/// the system's text has.
 pub fn no_temporary(error: &io::Error) -> Usage {
     let (place, error) = (std::env::temp_dir(), error.to_string());
     let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());

@@ -82,8 +82,8 @@ pub struct SampleArgs {
 impl SampleArgs {
     /// Does the ordered work in this process.
     ///
-    /// # Errors
-    /// If `kinds` lacks the ordered kind, or there is no measurement.
+    /// # Errors If no kind of `kinds` has the name of the ordered work, or the work gives no
+    /// measurement.
     pub fn measure(&self, mut kinds: impl Iterator<Item = WorkKind>) -> Result<Measurement> {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         let kind = kinds.find(|kind| kind.name == self.work);

@@ -160,7 +160,7 @@ impl<D: Defaults> Common<D> {
 /// Checks that the `index`th of the chosen variants was not chosen before.
 ///
 /// # Errors
-/// One of usage: it is named twice.
+/// A usage error: it is named twice.
 pub fn check_once(variants: &[String], index: usize) -> Result<()> {
     let name = &variants[index];
     if variants[..index].contains(name) {

@@ -9,8 +9,8 @@ pub fn resident(pid: u32) -> Option<u64> {
     Some(process(pid)?.statm().ok()?.resident * procfs::page_size())
 }
 
-/// Peak of a process's resident memory since its exec. `getrusage` and the kernel's record of
-/// children keep the peak from before the exec.
+/// Peak of a process's resident memory since its exec (`VmHWM`). The peak that `getrusage` returns,
+/// for a process or its children, includes the time before the exec.
 #[must_use]
 pub fn peak(pid: u32) -> Option<u64> {
     Some(process(pid)?.status().ok()?.vmhwm? * 1024)
@@ -22,8 +22,8 @@ pub fn proportional(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "Pss")
 }
 
-/// Anonymous memory in huge pages; the kernel walks the page tables, some ms per GiB of small
-/// pages.
+/// Anonymous memory in huge pages. A call takes some ms per GiB of small pages, because the kernel
+/// walks the page tables.
 #[must_use]
 pub fn huge(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "AnonHugePages")

@@ -74,8 +74,8 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Returns Markdown, for terminals as well: one that is too narrow gets several tables, one
-    /// below the other.
+    /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,
+    /// one below the other, each with some of the columns.
     pub fn text(&self) -> String {
         match Term::stdout().size_checked() {
             Some((_, columns)) => self.within(columns.into()),
@@ -93,7 +93,7 @@ impl Table {
             text.lines().map(|line| line.chars().count()).max() <= Some(room)
         };
         if is_narrow(self) || names == self.head.len() {
-            return self.drawn(ASCII_MARKDOWN);
+            return self.wrapped(ASCII_MARKDOWN, room);
         }
         let mut parts: Vec<Self> = Vec::new();
         let mut columns: Vec<usize> = (0..names).collect();
@@ -108,16 +108,18 @@ impl Table {
                 }
             }
         }
-        let room = u16::try_from(room).unwrap_or(u16::MAX);
-        let texts = parts.iter().map(|part| match is_narrow(part) {
-            true => part.drawn(ASCII_MARKDOWN),
-            false => part
-                .grid(ASCII_MARKDOWN)
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(room)
-                .to_string(),
-        });
+        let texts = parts.iter().map(|part| part.wrapped(ASCII_MARKDOWN, room));
         texts.collect::<Vec<String>>().join("\n\n")
+    }
+
+    /// Returns the table with cells that wrap where it is wider than `room`.
+    fn wrapped(&self, style: TableStyle, room: usize) -> String {
+        let mut grid = self.grid(style);
+        if grid.lines().any(|line| line.trim_end().chars().count() > room) {
+            let room = u16::try_from(room).unwrap_or(u16::MAX);
+            grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(room);
+        }
+        grid.to_string()
     }
 
     fn of_columns(&self, columns: &[usize]) -> Self {
@@ -125,9 +127,11 @@ impl Table {
         Self { head: of(&self.head), rows: self.rows.iter().map(of).collect() }
     }
 
-    /// Returns columns without lines, in the style of classic tables.
+    /// Returns columns without lines, in the style of classic tables; on a terminal that is too
+    /// narrow the words of a cell wrap.
     pub fn plain(&self) -> String {
-        let lines = self.drawn(NOTHING);
+        let room = Term::stdout().size_checked().map_or(usize::MAX, |(_, room)| room.into());
+        let lines = self.wrapped(NOTHING, room);
         lines.lines().map(str::trim_end).collect::<Vec<&str>>().join("\n")
     }
 
@@ -155,6 +159,13 @@ impl Table {
 pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
     Table::of(head, rows).text()
 }
+
+/// Writes a count of things: `1 run`, `2 runs`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// Writes three significant digits (two below 1), or all digits before the point.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
@@ -187,6 +198,11 @@ mod tests {
     }
 
     #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "run")), ["0 runs", "1 run", "2 runs"]);
+    }
+
+    #[test]
     fn ratios_near_one_keep_their_digits() {
         assert_eq!([1.0042, 12.345, 0.0471].map(multiple), ["1.004", "12.3", "0.047"]);
     }
@@ -210,6 +226,19 @@ mod tests {
             }
             assert!(room < 40 || text.matches("pair-16").count() == parts.len(), "{text}");
         }
+    }
+
+    #[test]
+    fn words_wrap_where_they_do_not_fit() {
+        let head = [words("experiment"), words("about")];
+        let table = Table::of(head, vec![vec!["peers", "a long line of words about it"]]);
+        for style in [ASCII_MARKDOWN, NOTHING] {
+            assert_eq!(table.wrapped(style, 100), table.drawn(style));
+            let text = table.wrapped(style, 30);
+            assert!(text.lines().all(|line| line.trim_end().len() <= 30), "{text}");
+            assert!(text.contains("peers") && text.contains("about it"), "{text}");
+        }
+        assert_eq!(table.within(30), table.wrapped(ASCII_MARKDOWN, 30));
     }
 
     #[test]

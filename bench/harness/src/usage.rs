@@ -1,7 +1,7 @@
 //! Errors of usage, distinguished from failures at run time.
 
-/// A wrong call, after which nothing has run: status 2. The text names the mistake and what is
-/// accepted.
+/// A wrong command line: nothing has run, and the exit status is 2. The text names the mistake and
+/// what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);

@@ -19,12 +19,22 @@ fn with_age(line: &str, age: &str) -> String {
     format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
 }
 
+/// Adds a member after `age_ms`.
+pub(crate) fn add_resident(line: &mut String, bytes: u64) {
+    if let Some(end) = line.find(',') {
+        line.insert_str(end, &format!(",\"resident_bytes\":{bytes}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_age_is_the_first_member() {
-        assert_eq!(with_age("{\"layout\":1}\n", "7"), "{\"age_ms\":7,\"layout\":1}\n");
+        let mut line = with_age("{\"layout\":1}\n", "7");
+        assert_eq!(line, "{\"age_ms\":7,\"layout\":1}\n");
+        add_resident(&mut line, 4096);
+        assert_eq!(line, "{\"age_ms\":7,\"resident_bytes\":4096,\"layout\":1}\n");
     }
 }

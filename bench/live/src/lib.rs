@@ -4,6 +4,7 @@
 
 pub mod activity;
 pub mod buddyinfo;
+mod choice;
 mod clock;
 pub mod core_dump;
 pub mod farewell;
@@ -16,6 +17,7 @@ pub mod metrics;
 mod page;
 mod problem;
 mod process;
+mod size;
 pub mod slabinfo;
 mod snapshot;
 pub mod total;
@@ -25,9 +27,11 @@ mod watch;
 pub mod zoneinfo;
 
 pub use activity::Activity;
+pub use choice::{Choice, Found};
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::{Process, parse_pid};
+pub use size::{bytes, change, count};
 pub use snapshot::{
     Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
     percentage,

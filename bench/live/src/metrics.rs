@@ -133,6 +133,12 @@ fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
             writer.sample(name, snapshot, &format!("state=\"{state}\""), bytes);
         }
     }
+    writer.family("quarry_resident_bytes", "Memory that the process has in RAM.", Kind::Gauge);
+    for snapshot in snapshots {
+        if let Some(bytes) = snapshot.resident {
+            writer.sample("quarry_resident_bytes", snapshot, "", bytes);
+        }
+    }
     writer.family("quarry_used_bytes", "Memory that counts against the limit.", Kind::Gauge);
     for snapshot in snapshots {
         writer.sample("quarry_used_bytes", snapshot, "", snapshot.budget.used);

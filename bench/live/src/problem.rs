@@ -6,6 +6,13 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// Most processes that a message names.
+const MOST_NAMED: usize = 8;
+const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: start one by \
+                         `quarry run -- COMMAND`, or ask as root; `quarry ps` lists them";
+const NO_MATCH: &str =
+    "no process on Quarry has this name or control group; `quarry ps` lists them";
+
 /// Why the statistics of a process cannot be read; prints as one line with fault and remedy.
 #[derive(Debug)]
 pub enum Problem {
@@ -13,6 +20,16 @@ pub enum Problem {
     NoProcess {
         /// The number.
         pid: u32,
+    },
+    /// No process is on Quarry, or none that a name or a control group chooses.
+    NoneChosen {
+        /// True without a name and a control group.
+        is_any: bool,
+    },
+    /// Several processes are chosen, and the command is about one.
+    SeveralChosen {
+        /// The processes.
+        processes: Vec<Who>,
     },
     /// The process has ended.
     Ended {
@@ -117,6 +134,14 @@ impl fmt::Display for Who {
 }
 
 impl Problem {
+    /// Returns whether another user, or one with more rights, could read the process.
+    pub(crate) fn is_of_rights(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherUser { .. } | Self::NotDumpable { .. } | Self::NoCapability { .. }
+        )
+    }
+
     /// Returns whether the problem may go away by itself when the process publishes.
     #[must_use]
     pub fn may_pass(&self) -> bool {
@@ -138,6 +163,10 @@ impl fmt::Display for Problem {
                 "no process {pid} here; if it exists, /proc hides it (hidepid): ask as its user or \
                  as root"
             ),
+            Self::NoneChosen { is_any } => {
+                out.write_str(if *is_any { NO_QUARRY } else { NO_MATCH })
+            }
+            Self::SeveralChosen { processes } => several(processes, out),
             Self::Ended { process } => write!(out, "{process} has ended"),
             Self::OtherUser { process, user } => write!(
                 out,
@@ -194,6 +223,15 @@ impl fmt::Display for Problem {
             Self::Core { file, why } => write!(out, "{}: {why}", file.display()),
         }
     }
+}
+
+fn several(processes: &[Who], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut names: Vec<_> = processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    if processes.len() > MOST_NAMED {
+        names.push(format!("{} more", processes.len() - MOST_NAMED));
+    }
+    let names = names.join(", ");
+    write!(out, "several processes are on Quarry: {names}; choose by --pid, or their sum by --name")
 }
 
 impl fmt::Display for CoreProblem {

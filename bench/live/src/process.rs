@@ -6,6 +6,7 @@
 //! may open them (`map_files`).
 
 use crate::clock;
+use crate::json;
 use crate::label::Label;
 use crate::page::{Page, Refusal};
 use crate::problem::{Problem, Who};
@@ -93,7 +94,7 @@ impl Process {
         for page in self.pages()? {
             let Who { pid, name } = &self.who;
             match page.of_process(*pid, self.own_pid, name, self.began_ns) {
-                Ok(snapshot) => return Ok(snapshot),
+                Ok(snapshot) => return Ok(self.with_resident(snapshot)),
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -120,6 +121,28 @@ impl Process {
             Some((page.into_file(), at))
         });
         Ok({ records }.next())
+    }
+
+    /// The name of its control group: the last folder of the group's path.
+    #[must_use]
+    pub fn group(&self) -> Option<Label> {
+        let groups = self.files.cgroups().ok()?;
+        let path = groups.into_iter().find(|it| it.hierarchy == 0)?.pathname;
+        Path::new(&path).file_name()?.to_str().map(Label::from)
+    }
+
+    /// Its resident bytes, as the kernel counts them.
+    #[must_use]
+    pub fn resident(&self) -> Option<u64> {
+        self.files.statm().ok().map(|memory| memory.resident.saturating_mul(procfs::page_size()))
+    }
+
+    fn with_resident(&self, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.resident = self.resident();
+        if let Some(bytes) = snapshot.resident {
+            json::add_resident(&mut snapshot.json, bytes);
+        }
+        snapshot
     }
 
     /// Its number in its own pid namespace.
@@ -181,7 +204,8 @@ impl Process {
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
         let Some(page) = open(&path) else { return Err(Problem::Closed { process }) };
         let name = &self.who.name;
-        page.of_process(self.who.pid, self.own_pid, name, self.began_ns).map_err(|it| match it {
+        let figures = page.of_process(self.who.pid, self.own_pid, name, self.began_ns);
+        figures.map(|it| self.with_resident(it)).map_err(|it| match it {
             Refusal::Unreadable(error) => Problem::Proc { process, error: error.to_string() },
             Refusal::NoRecord => Problem::NoRecord { process },
             Refusal::Record(error) => self.unusable(error),
@@ -192,8 +216,7 @@ impl Process {
         let process = self.who.clone();
         match error {
             RecordError::Blank | RecordError::Unpublished { .. } => {
-                let pages = self.files.statm().map_or(0, |memory| memory.resident);
-                Problem::Silent { process, resident: pages * procfs::page_size() }
+                Problem::Silent { process, resident: self.resident().unwrap_or(0) }
             }
             error => Problem::Record { process, error },
         }

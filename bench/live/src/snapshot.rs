@@ -9,6 +9,8 @@ pub struct Snapshot {
     pub process: Identity,
     /// Milliseconds since the process wrote the figures; `None` if its clock is not the reader's.
     pub age_ms: Option<u64>,
+    /// Resident bytes of the process, as the kernel counts them; `None` after its end.
+    pub resident: Option<u64>,
     /// True if the process wrote them at its exit.
     pub is_last: bool,
     /// The slab caches that have had a slab.
@@ -73,8 +75,6 @@ pub struct Cache {
     pub active_slabs: u64,
     /// All slabs.
     pub slabs: u64,
-    /// Slabs given back to the zones so far.
-    pub slabs_returned: u64,
     /// Objects handed out.
     pub allocs: u64,
     /// Objects that a fast path handed out.
@@ -220,6 +220,16 @@ impl Snapshot {
         };
         format!("{name}[{pid}], {age}; Quarry {version}: {slab_policy}, {page_policy}, {backend}")
     }
+
+    /// Resident bytes of the process beyond those that Quarry knows: code, stacks, and memory that
+    /// is not from `malloc`. Negative if the program has not touched all that it has.
+    #[must_use]
+    pub fn unaccounted(&self) -> Option<i64> {
+        let known = sum([self.memory.live(), self.memory.kept(), self.memory.free_dirty]);
+        let known = sum([known, self.memory.descriptors]);
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.resident.map(|resident| signed(resident).saturating_sub(signed(known)))
+    }
 }
 
 impl Cache {
@@ -232,7 +242,7 @@ impl Cache {
     /// Bytes of all its slabs.
     #[must_use]
     pub fn slab_bytes(&self) -> u64 {
-        self.bytes_of_slabs(self.slabs)
+        self.slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
     }
 
     /// Bytes of the objects that the program has.
@@ -251,16 +261,6 @@ impl Cache {
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
-    }
-
-    /// Bytes of the slabs given back to the zones so far.
-    #[must_use]
-    pub fn returned_bytes(&self) -> u64 {
-        self.bytes_of_slabs(self.slabs_returned)
-    }
-
-    fn bytes_of_slabs(&self, slabs: u64) -> u64 {
-        slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
     }
 }
 

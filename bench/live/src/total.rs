@@ -24,6 +24,7 @@ pub fn of(snapshots: &[Snapshot]) -> Snapshot {
 fn add(total: &mut Snapshot, other: &Snapshot) {
     add_identity(&mut total.process, &other.process);
     total.age_ms = total.age_ms.max(other.age_ms);
+    total.resident = total.resident.zip(other.resident).map(|(one, two)| one.saturating_add(two));
     total.is_last &= other.is_last;
     total.json.push_str(&other.json);
     for cache in &other.caches {
@@ -94,7 +95,6 @@ fn add_cache(sum: &mut Cache, part: &Cache) {
         (&mut sum.objects, part.objects),
         (&mut sum.active_slabs, part.active_slabs),
         (&mut sum.slabs, part.slabs),
-        (&mut sum.slabs_returned, part.slabs_returned),
         (&mut sum.allocs, part.allocs),
         (&mut sum.fast_allocs, part.fast_allocs),
         (&mut sum.frees, part.frees),

@@ -9,12 +9,18 @@ use procfs::process;
 const MOST_PROCESSES: usize = 10_000;
 
 /// The figures of a process and of its descendants.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tree {
     /// Figures of the processes that publish some, parents first.
     pub snapshots: Vec<Snapshot>,
     /// Processes without readable figures.
     pub others: usize,
+}
+
+impl From<Snapshot> for Tree {
+    fn from(only: Snapshot) -> Self {
+        Self { snapshots: vec![only], others: 0 }
+    }
 }
 
 /// Reads a process and its descendants, unless their parents have ended. O(processes of the tree).

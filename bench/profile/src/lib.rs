@@ -15,5 +15,5 @@ pub mod raw;
 pub mod symbols;
 mod text;
 
-pub use command::{ProfileArgs, View, profile};
+pub use command::{ProfileArgs, View, held, print_in_use, profile};
 pub use live::{Taken, Wish, load, take};

@@ -18,10 +18,6 @@ const END: Duration = Duration::from_secs(2);
 /// A request for a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// The process.
-    pub pid: u32,
-    /// The duration of the profile.
-    pub time: Duration,
     /// The longest wait for the process to react.
     pub patience: Duration,
     /// Mean bytes from one sample to the next.
@@ -32,13 +28,12 @@ pub struct Wish {
 
 struct Target {
     process: Process,
-    pid: u32,
     maps: String,
 }
 
 impl Target {
     fn folder(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}", self.pid))
+        PathBuf::from(format!("/proc/{}", self.process.who().pid))
     }
 
     fn look_at_maps(&mut self) {
@@ -70,39 +65,42 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process.
+/// A profile taken from a running process; if one was on already, that, from its beginning.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
     /// The root folder of its files, as seen by this process.
     pub root: PathBuf,
-    /// True if a profile was on already; then this is that profile, from its beginning.
-    pub was_on: bool,
 }
 
-/// Takes a profile of a process.
+/// Takes a profile of a process, from its reaction on until `is_over` or its end. `is_over` gets
+/// the time since the reaction, and none before that.
 ///
 /// # Errors
 /// If the process does not run on Quarry, belongs to another user, or does not react.
-pub fn take(wish: &Wish) -> Result<Taken> {
-    let process = Process::new(wish.pid)?;
+pub fn take(
+    process: Process,
+    wish: &Wish,
+    is_over: impl Fn(Option<Duration>) -> bool,
+) -> Result<Taken> {
     wait_for_record(&process, wish.patience)?;
     let (record, at) = process.shared_record()?.with_context(|| {
-        format!("process {} has closed the descriptor of its statistics page", wish.pid)
+        format!("{} has closed the descriptor of its statistics page", process.who())
     })?;
-    let mut target = Target { process, pid: wish.pid, maps: String::new() };
+    let mut target = Target { process, maps: String::new() };
     let before = target.profile().and_then(|file| read(&file).ok());
     let was_on = before.as_ref().is_some_and(|raw| raw.session % 2 == 1);
     let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
-    let file = wait_for_start(&mut target, wish, before.as_ref().map_or(0, |raw| raw.session))?;
-    let end = Instant::now() + wish.time;
+    let session = before.as_ref().map_or(0, |raw| raw.session);
+    let file = wait_for_start(&mut target, wish.patience, session, || is_over(None))?;
+    let began = Instant::now();
     let mut next_look = Instant::now();
-    while Instant::now() < end && target.process.is_alive() {
+    while !is_over(Some(began.elapsed())) && target.process.is_alive() {
         if Instant::now() >= next_look {
             target.look_at_maps();
             next_look = Instant::now() + Duration::from_secs(1);
         }
-        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        thread::sleep(LOOK);
     }
     target.look_at_maps();
     let mut raw = read(&file)?;
@@ -118,22 +116,33 @@ pub fn take(wish: &Wish) -> Result<Taken> {
         });
     }
     raw.maps = std::mem::take(&mut target.maps);
-    Ok(Taken { raw, root: target.folder().join("root"), was_on })
+    if was_on {
+        eprintln!(
+            "quarry: a profile of {} was on already: this is it, from its start",
+            target.process.who()
+        );
+    }
+    Ok(Taken { raw, root: target.folder().join("root") })
 }
 
 /// Waits for the first record: a process has none shortly after its start or its fork.
 fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
-    let give_up = Instant::now() + patience;
+    let began = Instant::now();
     loop {
         match process.read() {
-            Err(problem) if problem.may_pass() && Instant::now() < give_up => thread::sleep(LOOK),
+            Err(problem) if problem.may_pass() && began.elapsed() < patience => thread::sleep(LOOK),
             read => return read.map(|_| ()),
         }
     }
 }
 
-fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File> {
-    let give_up = Instant::now() + wish.patience;
+fn wait_for_start(
+    target: &mut Target,
+    patience: Duration,
+    before: u64,
+    is_over: impl Fn() -> bool,
+) -> Result<File> {
+    let began = Instant::now();
     loop {
         target.look_at_maps();
         if let Some(file) = target.profile()
@@ -143,15 +152,15 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
             return Ok(file);
         }
         if !target.process.is_alive() {
-            bail!("process {} has ended before its profile began", wish.pid);
+            bail!("{} has ended before its profile began", target.process.who());
         }
-        if Instant::now() >= give_up {
+        if began.elapsed() >= patience || is_over() {
             bail!(
-                "process {} has not reacted for {}: it does when it next asks Quarry for memory on \
+                "{} has not reacted for {}: it does when it next asks Quarry for memory on \
                  a slow path, so one that sleeps, or that fast paths serve alone, does not; --wait \
                  waits longer, and the signal that QUARRY_SIGNAL named at its start makes it react",
-                wish.pid,
-                humantime::format_duration(wish.patience)
+                target.process.who(),
+                humantime::format_duration(Duration::from_secs(began.elapsed().as_secs()))
             );
         }
         thread::sleep(LOOK);

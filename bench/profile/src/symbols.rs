@@ -23,6 +23,17 @@ pub struct Line {
     pub line: u32,
 }
 
+impl Line {
+    /// Its name, and its file and line if they are known.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self.file.is_empty() {
+            true => self.function.clone(),
+            false => format!("{}  {}:{}", self.function, self.file, self.line),
+        }
+    }
+}
+
 /// The mapping and the functions at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -120,6 +131,25 @@ fn debug_files(path: &Path, file: &object::File<'_>) -> Vec<PathBuf> {
     }
     found.retain(|candidate| candidate != path && candidate.is_file());
     found
+}
+
+/// Finds names for addresses in files.
+#[derive(Default)]
+pub struct Files {
+    programs: HashMap<PathBuf, Option<Program>>,
+}
+
+impl Files {
+    /// The functions at `offset` bytes past the start of a file's first mapping, the innermost
+    /// inlined one first; empty without a symbol.
+    pub fn lines(&mut self, file: &Path, offset: u64) -> Vec<Line> {
+        let load = || Program::load(file);
+        let program = self.programs.entry(file.to_owned()).or_insert_with(load).as_ref();
+        let start = |it: &Program| {
+            it.segments.first().map(|(from, _, address)| address.saturating_sub(*from))
+        };
+        program.map_or_else(Vec::new, |it| it.lines(start(it).unwrap_or(0) + offset))
+    }
 }
 
 /// Finds names for the addresses of one process.

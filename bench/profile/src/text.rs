@@ -2,6 +2,7 @@
 
 use crate::profile::{Profile, Stack, Value};
 use crate::raw::Count;
+use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
 
@@ -9,16 +10,11 @@ use std::io::{self, Write};
 const FEW: u64 = 10;
 
 const CALLERS: usize = 12;
+const LINE_CALLERS: usize = 3;
 
-/// Writes bytes in the largest unit of which there is at least one.
 fn bytes(value: i64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut scaled, mut unit) = (value as f64, 0);
-    while scaled.abs() >= 1024.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", quarry_live::bytes(value.unsigned_abs()))
 }
 
 /// The values of bytes and objects that belong together, and a verb for them.
@@ -48,6 +44,29 @@ fn interval(value: i64, sampled: Count) -> (i64, i64) {
     (low as i64, at(bound(count + 1.0, 1.0)) as i64)
 }
 
+fn of(stack: &Stack, value: Value) -> i64 {
+    stack.values[value as usize]
+}
+
+fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
+    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
+    stacks.sort_by(|one, other| {
+        let keys = |it: &Stack| of(it, shown).abs();
+        keys(other).cmp(&keys(one)).then_with(|| one.lines().cmp_by_function(other.lines()))
+    });
+    stacks
+}
+
+/// A line for each of the `most` call sites with the largest `shown`: the bytes, and its callers.
+pub(crate) fn lines(profile: &Profile, shown: Value, most: usize) -> Vec<String> {
+    let (space, _, verb) = pair(shown);
+    let line = |stack: &&Stack| {
+        let callers: Vec<String> = stack.lines().take(LINE_CALLERS).map(Line::text).collect();
+        format!("{} {verb}: {}", bytes(of(stack, space)), callers.join(" < "))
+    };
+    sorted(profile, shown).iter().take(most).map(line).collect()
+}
+
 /// Prints the `most` call sites with the largest `shown`.
 pub(crate) fn write(
     profile: &Profile,
@@ -56,12 +75,7 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (space, objects, verb) = pair(shown);
-    let of = |stack: &Stack, value: Value| stack.values[value as usize];
-    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
-    stacks.sort_by(|one, other| {
-        let keys = |it: &Stack| of(it, shown).abs();
-        keys(other).cmp(&keys(one)).then_with(|| one.lines().cmp_by_function(other.lines()))
-    });
+    let stacks = sorted(profile, shown);
     let total = profile.total(space);
     writeln!(
         out,
@@ -90,10 +104,7 @@ pub(crate) fn write(
         writeln!(out)?;
         let lines = stack.lines().count();
         for line in stack.lines().take(CALLERS) {
-            match line.file.is_empty() {
-                true => writeln!(out, "    {}", line.function)?,
-                false => writeln!(out, "    {}  {}:{}", line.function, line.file, line.line)?,
-            }
+            writeln!(out, "    {}", line.text())?;
         }
         if lines > CALLERS {
             writeln!(out, "    .. {} beyond", counted((lines - CALLERS) as i64, "caller"))?;
@@ -118,17 +129,17 @@ fn counted(count: i64, what: &str) -> String {
 }
 
 /// Orders call sites with equal values.
-trait ByFunction<'a>: Iterator<Item = &'a crate::symbols::Line> + Sized {
+trait ByFunction<'a>: Iterator<Item = &'a Line> + Sized {
     fn cmp_by_function(self, other: Self) -> std::cmp::Ordering {
         self.map(|line| &line.function).cmp(other.map(|line| &line.function))
     }
 }
 
-impl<'a, I: Iterator<Item = &'a crate::symbols::Line>> ByFunction<'a> for I {}
+impl<'a, I: Iterator<Item = &'a Line>> ByFunction<'a> for I {}
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, counted, interval};
+    use super::{counted, interval};
     use crate::raw::Count;
 
     #[test]
@@ -147,13 +158,5 @@ mod tests {
         let (low, high) = of(100_000_000, 100, 1600);
         assert!((80_900_000..81_800_000).contains(&low), "{low}");
         assert!((121_000_000..122_000_000).contains(&high), "{high}");
-    }
-
-    #[test]
-    fn bytes_have_units() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(-1536), "-1.5 KiB");
-        assert_eq!(bytes(5 << 20), "5.0 MiB");
     }
 }

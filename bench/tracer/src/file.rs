@@ -106,7 +106,7 @@ pub(crate) fn open() {
         }
         Err(error) => {
             let path = path.to_string_lossy();
-            eprintln!("quarry record: {path}: {error}; the program runs, and is not recorded");
+            eprintln!("quarry: {path}: {error}; the program runs, and is not recorded");
         }
     }
 }

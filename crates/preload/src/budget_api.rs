@@ -5,7 +5,7 @@ use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
 use quarry::process::{Mode, ensure_ready};
 use quarry::{
-    Budget, BudgetError, Count, Group, GroupId, GroupOptions, Pressure, Registration, Scanned,
+    Budget, Count, Error, Group, GroupId, GroupOptions, Pressure, Quarry, Registration, Scanned,
     ShrinkControl, Shrinker, ShrinkerOptions,
 };
 use quarry_sys::errno::{self, KeepErrno};
@@ -14,9 +14,6 @@ use quarry_sys::report::fatal;
 
 /// QUARRY_SHRINK_STOP, which `quarry.h` defines by itself.
 const SHRINK_STOP: usize = usize::MAX;
-
-/// More bytes than any heap has.
-const MOST_BYTES: usize = 16 << 40;
 
 /// Level of pressure: the high mark is reached.
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
@@ -165,8 +162,8 @@ fn figures(budget: Budget) -> QuarryBudget {
         slab_unreclaimable: stats.slab_unreclaimable,
         shrinkable: stats.shrinkable,
         metadata: stats.metadata,
-        unaccounted: budget.unaccounted().unwrap_or(0),
-        direct_p999_ns: stats.direct_ns[1] as usize,
+        unaccounted: stats.unaccounted,
+        direct_p999_ns: stats.direct_ns.p999 as usize,
         pressure: code_of(stats.pressure),
     }
 }
@@ -177,16 +174,9 @@ fn figures(budget: Budget) -> QuarryBudget {
 /// ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
-    if !(1..=3000).contains(&scale) {
-        return refused(libc::EINVAL);
-    }
     let Some(budget) = budget() else { return -1 };
-    let min = (min != usize::MAX).then_some(min);
-    if min.is_some_and(|min| min > budget.limit().unwrap_or(MOST_BYTES)) {
-        return refused(libc::EINVAL);
-    }
-    budget.set_marks(min, scale);
-    0
+    let set = budget.set_marks((min != usize::MAX).then_some(min), scale);
+    set.map_or_else(|error| refused(error.errno()), |()| 0)
 }
 
 /// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
@@ -194,13 +184,16 @@ pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
 /// needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
-    let Some(budget) = budget() else { return -1 };
     let most = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
     let progress = {
         let _errno = KeepErrno::new();
-        budget.resize().wait(most)
+        Quarry::resize().map(|resize| resize.wait(most))
     };
-    if progress.is_done() { 0 } else { refused(libc::ETIMEDOUT) }
+    match progress {
+        Ok(progress) if progress.is_done() => 0,
+        Ok(_) => refused(libc::ETIMEDOUT),
+        Err(error) => refused(error.errno()),
+    }
 }
 
 /// Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the bytes
@@ -242,12 +235,11 @@ impl Shrinker for OfProgram {
     }
 }
 
-fn handle(registered: Result<Registration, BudgetError>) -> *mut QuarryRegistration {
+fn handle(registered: Result<Registration, Error>) -> *mut QuarryRegistration {
     match registered {
         Ok(registration) => registration.into_raw().cast().as_ptr(),
         Err(error) => {
-            let no_memory = error == BudgetError::NoMemory;
-            errno::set(if no_memory { libc::ENOMEM } else { libc::ENOSPC });
+            errno::set(error.errno());
             null_mut()
         }
     }

@@ -4,9 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use quarry::process::{Mode, ensure_ready};
-use quarry::{
-    CacheError, CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages,
-};
+use quarry::{CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages};
 use quarry_sys::errno;
 use quarry_sys::report::{fatal, warn};
 
@@ -96,12 +94,7 @@ pub unsafe extern "C" fn quarry_cache_create(
     // SAFETY: the caller vouches for the constructor.
     match unsafe { RawCache::create(name, &params, &options) } {
         Ok(cache) => without_provenance_mut(cache.handle()),
-        Err(error) => null(match error {
-            CacheError::Disabled => libc::ENOTSUP,
-            CacheError::Impossible => libc::EINVAL,
-            CacheError::TooMany => libc::ENOSPC,
-            CacheError::NoMemory => libc::ENOMEM,
-        }),
+        Err(error) => null(error.errno()),
     }
 }
 

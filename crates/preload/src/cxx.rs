@@ -31,8 +31,8 @@ extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
-/// The C++ libraries, for programs whose search order does not reach them: if a program in C opens
-/// a plugin in C++, only the search order of the plugin does.
+/// The C++ libraries that are searched after the program's search order: a plugin in C++ of a
+/// program in C is found only in the plugin's own search order.
 const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
 
 fn next_definition(next: &Next) -> *mut c_void {
@@ -201,7 +201,7 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size after the fast path has refused: for a large block, or for a size
+/// `operator delete` with a size, after the fast path has refused it: for a large block, or a size
 /// that does not match the object.
 ///
 /// # Safety

@@ -55,8 +55,8 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the `malloc` that the program calls; `None` if it is this library. In a
-/// program at a fixed address, `malloc` may be an address that only stands for the definition.
+/// The object that defines the `malloc` that the program calls; `None` if it is this library, or if
+/// `malloc` is an entry in the PLT of a program at a fixed address, which only refers to it.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };

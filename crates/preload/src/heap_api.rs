@@ -26,10 +26,8 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
 /// with ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
-    if process::set_limit(bytes) {
-        return 0;
-    }
-    errno::set(libc::ENOTSUP);
+    let Err(error) = process::set_limit(bytes) else { return 0 };
+    errno::set(error.errno());
     -1
 }
 

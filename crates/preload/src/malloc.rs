@@ -76,8 +76,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` may have left a larger object
-/// in place, so only a smaller object is certainly wrong.
+/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` to a smaller size may have
+/// left the larger object in place, so only an object smaller than `size` is certainly wrong.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees the object that was passed to `entry`, after a check that a request of `size` bytes at a
-/// multiple of `align` gets such an object.
+/// Frees the object that was passed to the function `entry`, after a check that a request of `size`
+/// bytes at a multiple of `align` gets such an object.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -113,8 +113,8 @@ pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usiz
     unsafe { free_within(pointer) };
 }
 
-/// Checks an object before it is freed, if Quarry serves. Not inlined, so that the caller has this
-/// function's stack back when it frees the object.
+/// Checks an object before it is freed, unless Quarry is disabled. Not inlined, so that the caller
+/// has this function's stack back when it frees the object.
 #[inline(never)]
 fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
     if let Some(object) = Object::new(pointer.cast())

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use quarry::process;
 use quarry::{
-    Backing, FileBacking, Invalidate, Mapping, OsError, PageCache, PageError, PageRef, PageSlot,
+    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, PageSlot,
     RawPage, ReadWrite,
 };
 use quarry_mm::stack::Request;
@@ -175,34 +175,21 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-fn errno_of(error: PageError) -> c_int {
-    match error {
-        PageError::Full => libc::ENOMEM,
-        PageError::Io(OsError(errno)) => errno,
-        PageError::OutOfRange { .. } => libc::ENXIO,
-        PageError::Withheld { .. } => libc::EAGAIN,
-        PageError::Busy => libc::EBUSY,
-        PageError::Forked => libc::ESTALE,
-        PageError::Disabled => libc::ENOTSUP,
-        _ => libc::EINVAL,
-    }
-}
-
-fn answer(result: Result<(), PageError>) -> c_int {
+fn answer(result: Result<(), Error>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            errno::set(errno_of(error));
+            errno::set(error.errno());
             -1
         }
     }
 }
 
 /// Moves a mapping to the heap.
-fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
+fn keep(mapping: Result<AnyMapping, Error>) -> *mut QuarryMapping {
     let mapping = match mapping {
         Ok(mapping) => mapping,
-        Err(error) => return null(errno_of(error)),
+        Err(error) => return null(error.errno()),
     };
     let Some(place) = process::alloc(Request::of(size_of::<AnyMapping>())) else {
         return null(libc::ENOMEM);
@@ -225,10 +212,10 @@ fn handle(page: RawPage) -> *mut QuarryPage {
     without_provenance_mut(page.number() as usize + 1)
 }
 
-fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
+fn pinned(page: Result<PageRef<'_, ReadWrite>, Error>) -> *mut QuarryPage {
     match page {
         Ok(page) => handle(page.into_raw()),
-        Err(error) => null(errno_of(error)),
+        Err(error) => null(error.errno()),
     }
 }
 
@@ -284,16 +271,8 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
         return null(libc::EINVAL);
     }
     // SAFETY: the caller's promise is passed on.
-    let file = unsafe {
-        match flags {
-            QUARRY_OWN_FD => FileBacking::from_owned(fd),
-            _ => FileBacking::from_borrowed(fd),
-        }
-    };
-    match file {
-        Ok(file) => keep(builder(page_order).open(AnyBacking::File(file))),
-        Err(OsError(error)) => null(error),
-    }
+    let file = unsafe { FileBacking::of_number(fd, flags == QUARRY_OWN_FD) };
+    keep(file.and_then(|file| builder(page_order).open(AnyBacking::File(file))))
 }
 
 /// Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
@@ -317,7 +296,7 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     unsafe { process::free_slow(place.cast()) };
     match flushed {
         // The parent writes its own pages.
-        Err(PageError::Forked) => 0,
+        Err(Error::Forked) => 0,
         flushed => answer(flushed),
     }
 }
@@ -366,7 +345,7 @@ pub unsafe extern "C" fn quarry_page_create(
     match unsafe { of(mapping) }.get_or_alloc(index) {
         Ok(PageSlot::New(page)) => pinned(Ok(page.fill_dirty(|_| {}))),
         Ok(PageSlot::Found(_)) => null(libc::EBUSY),
-        Err(error) => null(errno_of(error)),
+        Err(error) => null(error.errno()),
     }
 }
 

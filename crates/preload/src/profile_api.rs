@@ -1,20 +1,14 @@
 //! The heap profile, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::c_int;
+use quarry::Error;
 use quarry::process::ensure_ready;
-use quarry::profile::{self, DEFAULT_MEAN_BYTES, ProfileError};
+use quarry::profile::{self, DEFAULT_MEAN_BYTES};
 use quarry_sys::errno::{self, KeepErrno};
 
-fn result(result: Result<(), ProfileError>) -> c_int {
-    let error = match result {
-        Ok(()) => return 0,
-        Err(ProfileError::NotServing) => libc::ENOTSUP,
-        Err(ProfileError::AlreadyOn) => libc::EALREADY,
-        Err(ProfileError::Busy) => libc::EBUSY,
-        Err(ProfileError::NoProfile) => libc::ENODATA,
-        Err(ProfileError::System(error)) => error,
-    };
-    errno::set(error);
+fn result(result: Result<(), Error>) -> c_int {
+    let Err(error) = result else { return 0 };
+    errno::set(error.errno());
     -1
 }
 
@@ -40,7 +34,7 @@ pub extern "C" fn quarry_profile_stop() {
 pub extern "C" fn quarry_profile_write(fd: c_int) -> c_int {
     let written = {
         let _errno = KeepErrno::new();
-        profile::write_to(fd)
+        profile::write_to_descriptor(fd)
     };
     result(written)
 }

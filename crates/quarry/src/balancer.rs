@@ -1,9 +1,12 @@
 //! The trait by which the process works for the page cache of its stack. A stack without page cache
 //! has `()`, for which each function does nothing.
 
-use crate::instance::ProcessConfig;
+use crate::gate;
+use crate::instance::{ProcessConfig, STACK};
 use quarry_mm::stack::StackConfig;
 use quarry_sys::locks::Visit;
+use quarry_sys::own_stack;
+use quarry_sys::primitive::{AtomicU32, futex};
 
 pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 
@@ -24,6 +27,16 @@ pub(crate) trait Balancer {
     /// Balances the budget and writes dirty pages, if either is due. Only the background thread
     /// calls this, outside the gate, because it runs functions of the program.
     fn work() {}
+
+    /// Frees memory, or waits for the background thread to free memory: `beyond` bytes, or what
+    /// can be done in `ns` nanoseconds. The caller may run functions of the program.
+    fn approach(_beyond: usize, ns: u64) {
+        let inside = gate::enter();
+        own_stack::run(|| STACK.trim());
+        drop(inside);
+        static NOTHING: AtomicU32 = AtomicU32::new(0);
+        futex::wait_at_most(&NOTHING, 0, ns);
+    }
 
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}

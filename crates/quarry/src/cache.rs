@@ -1,6 +1,7 @@
 //! Caches of values of one type.
 
-use crate::raw_cache::{CacheError, RawCache};
+use crate::error::Error;
+use crate::raw_cache::RawCache;
 use crate::raw_reserve::RawReserve;
 use core::fmt;
 use core::marker::PhantomData;
@@ -34,7 +35,7 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// packet.length = 5;
 /// drop(packet);
 /// assert_eq!(packets.stats().frees(), 1);
-/// # Ok::<(), quarry::CacheError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// Values of one type lie together in slabs that no other type uses, each CPU has free objects at
@@ -59,7 +60,7 @@ impl<T> Cache<T> {
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    pub fn new(name: &str) -> Result<Self, CacheError> {
+    pub fn new(name: &str) -> Result<Self, Error> {
         Self::with(name, params_of::<T>(), &CacheOptions::default())
     }
 
@@ -67,7 +68,7 @@ impl<T> Cache<T> {
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    pub fn hardware_aligned(name: &str) -> Result<Self, CacheError> {
+    pub fn hardware_aligned(name: &str) -> Result<Self, Error> {
         Self::with(name, params_of::<T>().hardware_aligned(), &CacheOptions::default())
     }
 
@@ -75,12 +76,12 @@ impl<T> Cache<T> {
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    pub fn unmerged(name: &str) -> Result<Self, CacheError> {
+    pub fn unmerged(name: &str) -> Result<Self, Error> {
         let options = CacheOptions { unmerged: true, ..CacheOptions::default() };
         Self::with(name, params_of::<T>(), &options)
     }
 
-    fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, CacheError> {
+    fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, Error> {
         // SAFETY: there is no constructor.
         let raw = unsafe { RawCache::create(name, &params, options) }?;
         Ok(Self { raw, values: PhantomData })
@@ -115,7 +116,7 @@ impl<T> Cache<T> {
     /// let (left, right) = (reserve.alloc(1u64), reserve.alloc(2));
     /// assert_eq!(*left.unwrap() + *right.unwrap(), 3);
     /// assert!(reserve.alloc(3).is_err(), "there were two");
-    /// # Ok::<(), quarry::CacheError>(())
+    /// # Ok::<(), quarry::Error>(())
     /// ```
     #[must_use]
     pub fn prefill(&self, count: usize) -> Option<Reserve<'_, T>> {

@@ -1,7 +1,8 @@
 //! Caches of values that are constructed once and reused.
 
 use crate::cache::{destroy_or_report, params_of};
-use crate::raw_cache::{CacheError, RawCache};
+use crate::error::Error;
+use crate::raw_cache::RawCache;
 use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
@@ -27,7 +28,7 @@ use quarry_mm::slab::{CacheOptions, SlabStats};
 ///     table[7] += 1;
 /// }
 /// assert!(MADE.load(Ordering::Relaxed) < 1000, "the same values served again and again");
-/// # Ok::<(), quarry::CacheError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// A slab goes back to the system without dropping its values, so a value must not need a drop.
@@ -54,12 +55,12 @@ unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
 
 impl<T: Send> ConstructedCache<T> {
     /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on any
-    /// thread that needs a slab; it may allocate from the heap, but must not use a cache or wait
-    /// for a thread that does. If it panics, the process aborts.
+    /// thread that needs a slab; it may use the heap, but no cache that the program has created,
+    /// and must not wait for a thread that uses one. If it panics, the process aborts.
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    pub fn new<F>(name: &str, constructor: F) -> Result<Self, CacheError>
+    pub fn new<F>(name: &str, constructor: F) -> Result<Self, Error>
     where
         F: Fn() -> T + Send + Sync + 'static,
     {

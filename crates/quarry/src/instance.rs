@@ -11,6 +11,7 @@ use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 #[cfg(feature = "checks")]
 use quarry_watch::Checks;
+#[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
 
 /// The line, in the table of slab policies, of the policy that is compiled in. `QUARRY_BUILD_SLAB`
@@ -38,6 +39,11 @@ pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
 
+#[cfg(feature = "profile")]
+type Profile = HeapProfile;
+#[cfg(not(feature = "profile"))]
+type Profile = ();
+
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 
@@ -50,15 +56,16 @@ impl StackConfig for ProcessConfig {
     #[cfg(not(feature = "page-cache"))]
     type Cache = ();
     #[cfg(feature = "checks")]
-    type Watch = (HeapProfile, Checks);
+    type Watch = (Profile, Checks);
     #[cfg(not(feature = "checks"))]
-    type Watch = HeapProfile;
+    type Watch = Profile;
 }
 
 /// The instance. Its fast paths refuse everything until
 /// [`ensure_ready`](crate::process::ensure_ready) has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
 
+#[cfg(feature = "profile")]
 pub(crate) fn profile() -> &'static HeapProfile {
     #[cfg(feature = "checks")]
     return &STACK.watch().0;

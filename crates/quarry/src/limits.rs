@@ -10,7 +10,7 @@
 //!
 //! * `own`: the limit that the option or the program itself has set last.
 //! * `held`: memory of the heap that is in use, or is free and still holds data.
-//! * `bound = group limit - margin`, and `headroom = bound - group usage`.
+//! * `bound = control group's limit - margin`, and `headroom = bound - usage` of the group.
 //! * `others = usage - resident`: the use of other processes of the group, which may come and go.
 //! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
 //!   7/8 of the last value, because memory that is in use but not yet touched hides part of it.

@@ -4,6 +4,7 @@
 //! [`Quarry`](crate::Quarry).
 
 use crate::balancer::{Balancer, Cache, Wait};
+use crate::error::Error;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, limits, profile, record, statistics};
@@ -40,15 +41,15 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Sets the most bytes that the heap may hold, in place of `QUARRY_LIMIT`; false if the C library
-/// serves, or the instance cannot be built yet.
-pub fn set_limit(bytes: usize) -> bool {
-    let is_served = ensure_ready() == Mode::Ready;
-    if is_served {
-        limits::set_own(bytes);
-        Cache::want_now();
-    }
-    is_served
+/// Sets the most bytes that the heap may hold, in place of `QUARRY_LIMIT`.
+///
+/// # Errors
+/// Same as [`serving`].
+pub fn set_limit(bytes: usize) -> Result<(), Error> {
+    serving()?;
+    limits::set_own(bytes);
+    Cache::want_now();
+    Ok(())
 }
 
 /// Most bytes that the heap may hold now; `None` if there is no limit.
@@ -62,6 +63,18 @@ pub fn limit() -> Option<usize> {
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || settings::known().is_some_and(|settings| settings.deepbind)
+}
+
+/// Like [`ensure_ready`], as a result.
+///
+/// # Errors
+/// [`Error::Disabled`], or [`Error::NoMemory`] if the instance cannot be built yet.
+pub fn serving() -> Result<(), Error> {
+    match ensure_ready() {
+        Mode::Ready => Ok(()),
+        Mode::Disabled => Err(Error::Disabled),
+        Mode::Unavailable => Err(Error::NoMemory),
+    }
 }
 
 /// Builds the instance at the first call. Other threads wait for the thread that builds it.

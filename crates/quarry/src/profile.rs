@@ -4,14 +4,14 @@
 //! #[global_allocator]
 //! static A: quarry::Quarry = quarry::Quarry;
 //!
-//! use std::os::fd::AsRawFd;
-//!
-//! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES).expect("nobody else starts it");
+//! # fn main() -> std::io::Result<()> {
+//! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES)?;
 //! let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 4096]).collect();
 //! quarry::profile::stop();
-//! let file = std::fs::File::create("/dev/null").expect("there is /dev/null");
-//! quarry::profile::write_to(file.as_raw_fd()).expect("it takes everything");
+//! quarry::profile::write_to(std::fs::File::create("/dev/null")?)?;
 //! # drop(kept);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! The written profile is raw: the command `quarry profile FILE` turns it into a profile for pprof,
@@ -29,9 +29,12 @@ mod switch;
 
 pub(crate) use at_exit::{prepare, start_if_asked};
 pub(crate) use bell::look;
+#[cfg(feature = "std")]
 pub use output::write_to;
+#[cfg(feature = "internals")]
+pub use output::write_to_descriptor;
 pub(crate) use switch::visit_locks;
-pub use switch::{DEFAULT_MEAN_BYTES, ProfileError, start, start_with_frees, stop};
+pub use switch::{DEFAULT_MEAN_BYTES, start, start_with_frees, stop};
 
 /// In the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {

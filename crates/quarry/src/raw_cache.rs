@@ -1,8 +1,8 @@
 //! Caches of objects without a type: `kmem_cache_create` and its relatives for a process.
 
+use crate::error::{Error, OsError};
 use crate::instance::STACK;
-use crate::process::{self, Mode, ensure_ready};
-use core::fmt;
+use crate::process;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_mm::slab::{
@@ -10,48 +10,17 @@ use quarry_mm::slab::{
 };
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
-use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
 /// Bits of a handle for the number of the cache; the generation is in the bits above.
 const NUMBER_BITS: u32 = 8;
 const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
 
-/// The reason why a cache was not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheError {
-    /// `QUARRY_DISABLE=1`: the C library serves, and has no caches.
-    Disabled,
-    /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
-    Impossible,
-    /// The process has as many caches as it can have.
-    TooMany,
-    /// The system refuses memory.
-    NoMemory,
-}
-
-impl fmt::Display for CacheError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Disabled => "QUARRY_DISABLE=1: the C library serves, and has no caches",
-            Self::Impossible => {
-                "an object has 1 byte to 4 MiB, and an alignment that is a power of two up to 4 MiB"
-            }
-            Self::TooMany => "all caches that a process can have exist already",
-            Self::NoMemory => "the system refuses memory for a cache",
-        })
-    }
-}
-
-impl core::error::Error for CacheError {}
-
-impl From<OsError> for CacheError {
-    fn from(error: OsError) -> Self {
-        match error.0 {
-            libc::EINVAL => Self::Impossible,
-            libc::ENOSPC | libc::EBUSY => Self::TooMany,
-            _ => Self::NoMemory,
-        }
+fn refusal(error: OsError) -> Error {
+    match error.0 {
+        libc::EINVAL => Error::BadLayout,
+        libc::ENOSPC | libc::EBUSY => Error::TooMany,
+        _ => Error::NoMemory,
     }
 }
 
@@ -78,16 +47,13 @@ impl RawCache {
         name: &str,
         params: &CacheParams,
         options: &CacheOptions,
-    ) -> Result<Self, CacheError> {
-        match ensure_ready() {
-            Mode::Ready => {}
-            Mode::Disabled => return Err(CacheError::Disabled),
-            Mode::Unavailable => return Err(CacheError::NoMemory),
-        }
+    ) -> Result<Self, Error> {
+        process::serving()?;
         let id = process::giving_back(|| {
             // SAFETY: the caller's promise is passed on.
             unsafe { STACK.create_cache_with(name, params, options) }
-        })?;
+        })
+        .map_err(refusal)?;
         let generation = STACK.cache(id).generation();
         Ok(Self { id, generation })
     }

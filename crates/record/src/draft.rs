@@ -17,7 +17,7 @@ pub trait Sink {
 }
 
 /// The body of a publication while it is being written. Rows that do not fit are counted. In the
-/// tables of caches and locks the last row has their sums, so that sums over a table stay true.
+/// tables of caches and locks the last row sums them up, so that sums over a table stay true.
 ///
 /// ```
 /// use quarry_record::{About, Budget, CacheRow, Draft, Memory, RECORD_WORDS, Sink};

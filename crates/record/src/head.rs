@@ -35,8 +35,8 @@ section! {
         pub published_ns: u64,
         /// Publications of this owner so far.
         pub publications: u64,
-        /// [`sum_for`](Self::sum_for) the owner and the body, so that no reader takes words of a
-        /// process that has lost the record for its next owner's.
+        /// [`sum_for`](Self::sum_for) the owner and the body: it detects words that a process wrote
+        /// here after it had lost the record to this owner.
         pub sum: u64,
     }
 }

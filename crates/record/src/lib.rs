@@ -4,12 +4,11 @@
 //! owns the first record, and each forked child claims another one. Only Quarry writes the page;
 //! [`Snapshot::parse`] reads a copy of one record, and trusts nothing in it.
 //!
-//! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
-//! on. Its [`Head`] comes first: its owner, and the sequence by which a reader sees that it did not
-//! change during the read. The *body* follows: sections of fixed size in the order of [`body`], and
-//! tables (of [`body::CACHES`] rows and so on) whose first rows are filled. A sum in the head
-//! covers the owner and every valid word of the body, so no reader accepts a mixture of two
-//! publications.
+//! A record is a row of native 64-bit words, little endian on every machine that Quarry runs on.
+//! Its [`Head`] comes first: its owner, and the sequence, which is odd while the owner writes. The
+//! *body* follows: sections of fixed size in the order of [`body`], and tables (of [`body::CACHES`]
+//! rows and so on) whose first rows are filled. A sum in the head covers the owner and every valid
+//! word of the body, so no reader accepts a mixture of two publications.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; alone
@@ -63,10 +62,10 @@ pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 /// Name of the memfd, in `/proc/PID/fd` and `/proc/PID/maps`: `/memfd:quarry-record (deleted)`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
-/// The least number of the memfd's descriptor: above the numbers that programs count on. Where the
-/// limit of open files is low and may be raised, the number is the limit, out of reach of programs
-/// that try all numbers below. Otherwise it is below 64 if possible: a higher number costs a second
-/// table of descriptors, at the start and at every fork.
+/// Least number of the memfd's descriptor: above the numbers that programs count on. Where the
+/// limit of open files is low and may be raised, the number is that limit, out of reach of programs
+/// that try all numbers below. Otherwise it is below 64 if possible: a higher number costs the
+/// kernel a second table of descriptors, at the start and at every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
 /// Name of the symbol, in `libquarry.so` and in Rust programs, of a word with the page's address

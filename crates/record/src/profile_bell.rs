@@ -1,7 +1,7 @@
 //! Requests for a heap profile: a reader sleeps on words of a process's record, as on futexes.
 //!
-//! A request writes nothing. After each publication the process wakes the readers that sleep there,
-//! and counts them. Offsets are in bytes from the start of the record.
+//! A request writes nothing. After each publication the process wakes and counts the readers that
+//! sleep on these words. Offsets are in bytes from the start of the record.
 
 /// A reader that asks for a profile sleeps here, and again each time that the process has woken it.
 pub const BELL: usize = 8;
@@ -12,8 +12,8 @@ pub const STOP: usize = 12;
 /// The first of 64 words. A reader sleeps on that of the profile that it asks for, its *wish*.
 pub const WISHES: usize = 64;
 
-/// Least mean bytes between samples of a wish: a child that has given up its parent's rights still
-/// shares the page, and must not be able to make every allocation of the parent a sample.
+/// Least mean bytes between samples of a *wish*. It protects a parent from a child that has given
+/// up rights but shares the page, and could make every allocation of the parent a sample.
 pub const LEAST_MEAN: usize = 4 << 10;
 
 /// Greatest mean bytes between samples of a wish.

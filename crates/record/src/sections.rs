@@ -62,8 +62,8 @@ section! {
 section! {
     /// Where the memory of the heap is, in bytes, except for counts.
     ///
-    /// Equation, but for changes during the read: the memory that may be resident, beside the
-    /// descriptors, is the sum of the fields to `mappings_cached`, less `free_zero` and `withheld`.
+    /// Equation, but for changes during the read: the memory that may be resident, without
+    /// descriptors, is the sum of all fields to `mappings_cached` but `free_zero` and `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program has: *live*, with `blocks` and `mappings`.
         pub objects: u64,

@@ -1,7 +1,7 @@
 //! Reads a record.
 //!
-//! A reader copies a record twice, or until two copies of its head have the same [`Sequence`]
-//! around a copy of the body. Where that was not enough, [`Snapshot::parse`] detects it by the sum.
+//! A reader copies a record, and gives the copy to [`Snapshot::parse`]. This finds by the sequence
+//! and the sum that a publication was written meanwhile. Then the reader copies again.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,

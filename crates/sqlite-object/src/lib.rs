@@ -34,7 +34,7 @@ pub extern "C" fn quarry_sqlite_install() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_sqlite_set_limit(bytes: u64) -> c_int {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    if Quarry::set_limit(bytes) { OK } else { ERROR }
+    if Quarry::set_limit(bytes).is_ok() { OK } else { ERROR }
 }
 
 /// `sqlite3_config` of an object of the process that exports it.

@@ -54,8 +54,8 @@ unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// A multiple of 8, like SQLite's own heap: then SQLite asks for no more than it needs, and
-/// Quarry's classes round up anyway.
+/// Rounds up to a multiple of 8, like SQLite's own heap: so SQLite asks for no more than it needs,
+/// and Quarry's classes round up anyway.
 unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
     bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
 }

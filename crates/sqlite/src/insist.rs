@@ -1,8 +1,8 @@
 //! Repeats requests of SQLite that have found no memory.
 //!
-//! Such a request reclaims pages within bounds. It fails if a longer scan would have freed a page,
-//! or if other threads hold the locks of pages that could go. SQLite reports a failure as an error
-//! of its user's statement, so a request is worth several attempts.
+//! Such a request has reclaimed pages within bounds: a longer scan might have freed a page, or
+//! other threads held the locks of pages that could go. SQLite reports a failure as an error of its
+//! user's statement, so a request is worth several attempts.
 
 /// Attempts per request: if every page is in use, 3 ms of work, plus the time of other threads.
 const LOOKS: u32 = 16;

@@ -5,7 +5,7 @@
 //! ```ignore
 //! // SAFETY: SQLite has not been used yet.
 //! unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }?;
-//! quarry::Quarry::set_limit(256 << 20);
+//! quarry::Quarry::set_limit(256 << 20)?;
 //! ```
 //!
 //! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or preload the object.

@@ -9,7 +9,7 @@
 use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
-use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
+use quarry::{Effort, Error, Invalidate, MappingOptions, RawMapping, RawSlot};
 use quarry_cache::CachingStack;
 use quarry_mm::frame::{FRAME_BYTES, Order};
 use quarry_mm::zone::Mark;
@@ -94,8 +94,8 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. It does not bound the cache, as the budget of all caches does:
-    /// from this number of held pages on, SQLite should write dirty pages while memory is short.
+    /// Stores the suggested size. It bounds no cache (the budget bounds all caches together): from
+    /// so many held pages on, SQLite should write dirty pages while memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
@@ -189,8 +189,8 @@ impl PageCache {
         }
         // After a refusal, the page that SQLite has written makes the room.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and does not use it any more. A displaced page is at
-        // the index of another key, so it is dropped.
+        // SAFETY: SQLite has held the page, and does not use it any more. (A displaced page is
+        // dropped, because the mapping would find it under an old key.)
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
@@ -212,7 +212,7 @@ impl PageCache {
         }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
-        if moved == Err(RekeyError::Busy) {
+        if moved == Err(Error::Busy) {
             // A scan is looking at the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.

@@ -1,12 +1,12 @@
 //! The memory limit of the control group, version 1 or 2; read without allocating.
 //!
-//! A group's limit is the lowest of its own and its ancestors'. From a group's use this module
-//! subtracts the memory that the kernel takes back before it refuses any (`try_charge_memcg` in
-//! `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
+//! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. From
+//! a group's use this module subtracts the memory that the kernel takes back before it refuses any
+//! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
 //!
 //! * the page cache on both LRU lists: a page is on the active list because it was read twice,
 //!   which does not keep it there. Neither list holds `shmem` or locked pages;
-//! * less its dirty pages and those under writeback, which reclaim leaves to the flushers;
+//! * less dirty pages and those under writeback, which reclaim leaves to the flushers;
 //! * half of the reclaimable slab memory, as in `MemAvailable`: used objects hold the other half.
 //!
 //! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down.
@@ -86,8 +86,8 @@ pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     }
 }
 
-/// Walks from the group up to the root. In a container the path may be that of the host; where it
-/// does not exist, the root of the mount is the group.
+/// Walks from the control group at `path` up to the root. In a container the path may be that of
+/// the host; where it does not exist, the root of the mount is the group of the process.
 fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>> {
     let mut group = path.trim_end_matches('/');
     let mut lowest = MemoryLimit::NONE;
@@ -161,8 +161,8 @@ impl Stat {
     }
 }
 
-/// Returns the bytes that the kernel can take back from a group and its children. Version 1 lists
-/// the totals with the children after the group's own figures.
+/// Returns the bytes that the kernel can take back from a control group and its children. In
+/// version 1 the file lists the totals with the children after the group's own figures.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {

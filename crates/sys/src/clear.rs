@@ -97,8 +97,8 @@ mod wide {
         ecx: u32,
     }
 
-    /// The first sub-leaf of a leaf. The function of `core::arch` is unsafe in older versions of
-    /// Rust and safe in newer ones.
+    /// CPUID for the first sub-leaf of a leaf. The function of `core::arch` is unsafe in older
+    /// versions of Rust and safe in newer ones.
     fn cpuid(leaf: u32) -> Cpuid {
         let (eax, ebx, ecx): (u32, u64, u32);
         // SAFETY: every x86-64 processor has CPUID; rbx, which the compiler keeps, is restored.
@@ -123,8 +123,8 @@ mod wide {
         // Aligned rounds, from the first line after `start` to the last round that fits.
         let first = (start as usize + 1).next_multiple_of(LINE);
         let rounds = (start as usize + bytes - first) / ROUND;
-        // SAFETY: all stores lie in `start..start + bytes`, which is at least a round: a line at
-        // the front, a round at the end, and the rounds that fit in between. This is assembly
+        // SAFETY: all stores lie in `start..start + bytes`, which is at least `ROUND` bytes: a line
+        // at the front, a round at the end, and the rounds that fit in between. This is assembly
         // because the compiler would turn a loop into a call of `memset`.
         unsafe {
             asm!(

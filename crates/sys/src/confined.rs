@@ -2,7 +2,7 @@
 //! also makes, because its filter of system calls kills for any other, in all of its threads.
 //!
 //! The calls are `mmap`, `munmap`, `madvise(MADV_DONTNEED)` and `futex`, and at the start
-//! `sched_getaffinity`. The process gives up restartable sequences (because of their barrier),
+//! `sched_getaffinity`. The process gives up restartable sequences (which need `membarrier`),
 //! populating, huge pages, moving pages, and giving memory back while the program is idle.
 
 use crate::primitive::{AtomicBool, Ordering};

@@ -23,6 +23,23 @@ impl core::fmt::Display for OsError {
 
 impl core::error::Error for OsError {}
 
+#[cfg(feature = "std")]
+impl From<std::io::Error> for OsError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(match error.kind() {
+            std::io::ErrorKind::InvalidInput => libc::EINVAL,
+            _ => libc::EIO,
+        }))
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<OsError> for std::io::Error {
+    fn from(error: OsError) -> Self {
+        Self::from_raw_os_error(error.0)
+    }
+}
+
 /// The calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {

@@ -7,7 +7,7 @@ use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
 /// Bytes of the longest piece that a caller gets; longer pieces are left out. The buffer is on the
-/// stack, so callers that a request may reach run on one of Quarry's stacks (`own_stack`).
+/// stack, so callers inside `malloc` or `free` run on a stack of Quarry's own (`own_stack`).
 const PIECE_BYTES: usize = 1024;
 
 /// Gives each piece between `separator`s to `look` until it answers. Returns `None` where it never

@@ -4,7 +4,6 @@
 //! leave the pages of its read latched. It repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
-use core::ffi::CStr;
 
 /// Pieces that one system call moves; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
 const PIECES: usize = 64;
@@ -29,18 +28,6 @@ impl Transfer {
     }
 }
 
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// Opens for writing as well as reading.
-    pub write: bool,
-    /// Creates a missing file, with mode 0640 less the umask.
-    pub create: bool,
-    /// Bypasses the kernel's page cache (`O_DIRECT`): offsets, lengths and addresses are then
-    /// multiples of the device's block.
-    pub direct: bool,
-}
-
 /// An open file. Dropping it closes the descriptor, if it owns that.
 #[derive(Debug)]
 pub struct FileDescriptor {
@@ -49,22 +36,6 @@ pub struct FileDescriptor {
 }
 
 impl FileDescriptor {
-    /// Opens a file with `O_CLOEXEC`.
-    ///
-    /// # Errors
-    /// The refusal of the system.
-    pub fn open(path: &CStr, options: OpenOptions) -> OsResult<Self> {
-        let mut flags = libc::O_CLOEXEC;
-        flags |= if options.write { libc::O_RDWR } else { libc::O_RDONLY };
-        flags |= if options.create { libc::O_CREAT } else { 0 };
-        flags |= if options.direct { libc::O_DIRECT } else { 0 };
-        // SAFETY: the path is NUL-terminated and outlives the call.
-        let opened = repeated(|| unsafe {
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o640)
-        })?;
-        Ok(Self { number: opened as i32, is_owned: true })
-    }
-
     /// Takes a descriptor over; dropping this closes it.
     ///
     /// # Safety
@@ -230,22 +201,20 @@ fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
-    use std::os::fd::AsRawFd;
+    use std::fs::OpenOptions;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::path::{Path, PathBuf};
 
-    struct Scratch(std::path::PathBuf, CString);
+    struct Scratch(PathBuf);
 
     impl Scratch {
         fn new(name: &str) -> Self {
             let name = format!("quarry-fd-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let text = CString::new(path.to_str().unwrap()).unwrap();
-            Self(path, text)
+            Self(std::env::temp_dir().join(name))
         }
 
         fn open(&self) -> FileDescriptor {
-            let options = OpenOptions { write: true, create: true, direct: false };
-            FileDescriptor::open(&self.1, options).unwrap()
+            opened(&self.0, OpenOptions::new().read(true).write(true).create(true))
         }
     }
 
@@ -253,6 +222,12 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
+    }
+
+    fn opened(path: impl AsRef<Path>, options: &OpenOptions) -> FileDescriptor {
+        let number = options.open(path).unwrap().into_raw_fd();
+        // SAFETY: the file has given its descriptor up.
+        unsafe { FileDescriptor::owned(number) }
     }
 
     #[test]
@@ -286,16 +261,15 @@ mod tests {
     fn a_refusal_says_how_far_it_came() {
         let scratch = Scratch::new("refused");
         let file = scratch.open();
-        let unreadable = FileDescriptor::open(c"/", OpenOptions::default()).unwrap();
+        let unreadable = opened("/", OpenOptions::new().read(true));
         let mut byte = [0];
         let refused = unreadable.read_at(&mut [&mut byte], 0);
         assert_eq!(refused, Transfer { bytes: 0, error: Some(OsError(libc::EISDIR)) });
-        let reader = FileDescriptor::open(&scratch.1, OpenOptions::default()).unwrap();
+        let reader = opened(&scratch.0, OpenOptions::new().read(true));
         assert_eq!(reader.write_at(&[b"x"], 0).complete(), Err(OsError(libc::EBADF)));
         assert_eq!(file.size(), Ok(0));
         assert_eq!(reader.set_size(5), Err(OsError(libc::EINVAL)));
-        let full = OpenOptions { write: true, ..OpenOptions::default() };
-        let full = FileDescriptor::open(c"/dev/full", full).unwrap();
+        let full = opened("/dev/full", OpenOptions::new().write(true));
         assert_eq!(full.write_at(&[b"x"], 0).complete(), Err(OsError(libc::ENOSPC)));
     }
 
@@ -317,9 +291,5 @@ mod tests {
         drop(owned);
         // SAFETY: takes numbers only.
         assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1, "it is closed");
-        assert_eq!(
-            FileDescriptor::open(c"/nowhere/at/all", OpenOptions::default()).err(),
-            Some(OsError(libc::ENOENT))
-        );
     }
 }

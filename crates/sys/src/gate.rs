@@ -7,13 +7,13 @@
 //!
 //! * A thread inside occupies a place: its task stands in one of a few words, each in its own cache
 //!   line. Entering is one compare-and-exchange, leaving one store.
-//! * While the process has one thread, that occupies no place and closes nothing: a signal handler
-//!   may fork in the middle of work that it interrupted, and both sides go on with it.
+//! * While the process has one thread, that thread occupies no place and closes nothing: its signal
+//!   handler may fork in the middle of interrupted work, and both processes go on with it.
 //! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
-//!   may close the gate again: a signal handler forks, having interrupted a fork.
+//!   may close the gate again: its signal handler forks in the middle of a fork.
 //! * A thread that is inside may enter again.
 //! * A thread that sleeps until another one has done something leaves meanwhile ([`outside`]),
-//!   because the other may have to enter for that. It holds no lock and has nothing half done.
+//!   because the other may have to enter for that. The sleeper holds no lock, nor half done work.
 //! * A thread that forks while it is inside (a signal handler, again) does not wait for its own
 //!   place, and waits only a while for other threads, because they may wait for a lock that it
 //!   holds. After that it forks anyway: POSIX lets the child call only async-signal-safe functions.
@@ -75,8 +75,8 @@ pub fn enter() -> Option<GateGuard<'static>> {
     Some(gate.enter(|| task::current() >> 12))
 }
 
-/// Runs `sleep` outside the process's gate. The caller holds no lock that is taken inside, and in
-/// the child of a fork its unfinished work may stay unfinished for ever.
+/// Runs `sleep` outside the process's gate. The caller holds no lock that is taken inside, and no
+/// child of a fork needs the work that the caller has not finished.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {
     // SAFETY: the pointer is null or that of a static.
     match unsafe { PROCESS.load(Ordering::Acquire).as_ref() } {
@@ -211,8 +211,8 @@ impl Gate {
         PROCESS.store(core::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Runs `sleep` outside, if the calling thread is inside, and then takes the places that it had
-    /// again. (A thread in the crowd stays there.)
+    /// Runs `sleep` outside, if the calling thread occupies places, and then takes these places
+    /// again. (A thread that is counted in the crowd stays inside.)
     fn leave_while<T>(&self, sleep: impl FnOnce() -> T) -> T {
         let me = task::current();
         let mut mine = 0u128;

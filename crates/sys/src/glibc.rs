@@ -111,8 +111,8 @@ pub unsafe fn at_fork(before: ForkHandler, in_parent: ForkHandler, in_child: For
         // SAFETY: the caller's promise is passed on.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     } else {
-        // SAFETY: glibc declares the function with this type from 2.3.2 on; null names no object
-        // whose end would remove the handlers.
+        // SAFETY: glibc declares the function with this type from 2.3.2 on; null stands for no
+        // object, so the unloading of an object removes no handlers.
         unsafe {
             core::mem::transmute::<*const u8, Register>(register)(
                 before,

@@ -1,6 +1,6 @@
 //! A table of registered values. Removing a value waits for a use that is under way.
 //!
-//! A lock for each place would not do: the values call functions of the program, which run outside
+//! A lock for each place of the table would not do: a use calls functions of the program outside of
 //! the [`gate`](crate::gate) that `fork` closes, so a child may find a use under way in a thread
 //! that it does not have ([`Hooks::adopt_in_child`]).
 //!

@@ -15,6 +15,8 @@
 //! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; alone `prefetch`,
 //! `send_descriptor`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
+#[cfg(feature = "std")]
+extern crate std;
 
 pub mod broken;
 pub mod cgroup;

@@ -33,14 +33,14 @@ pub fn add_shared(counter: &AtomicU64, by: u64) {
 
 /// Stores `new` if the word is `old`, with acquire and release ordering; returns whether it was.
 /// While the process has one thread, only that thread's signal handlers can interfere, and one
-/// instruction without a lock keeps them out. O(1).
+/// instruction, also without a lock prefix, keeps them out. O(1).
 #[inline(always)]
 pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
     if task::is_alone() {
         let found: u64;
-        // SAFETY: an aligned word that lives as long as the reference; no other thread runs, so no
-        // lock.
+        // SAFETY: an aligned word that lives as long as the reference; no other thread runs, so the
+        // instruction needs no lock prefix.
         unsafe {
             core::arch::asm!(
                 "cmpxchg qword ptr [{word}], {new}",

@@ -9,8 +9,8 @@
 //! Hold times are sampled, wait times always measured: a waiting task reads the clock twice, which
 //! takes less time than its spinning and its futex call.
 //!
-//! A task that waits for itself (a signal handler that allocates while it interrupts the
-//! allocator's slow path) would wait for ever; the lock reports that in one line instead.
+//! A task would wait for ever for a lock that it holds itself (its signal handler allocates, having
+//! interrupted the allocator's slow path); the lock reports that in one line instead.
 
 use crate::clock::monotonic_ns;
 use crate::primitive::announce::{self, Waited, unseen};

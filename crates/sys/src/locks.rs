@@ -10,8 +10,8 @@ pub trait AnyLock {
     /// Its counters, if it counts.
     fn stats(&self) -> Option<LockStats>;
 
-    /// Makes it usable in the child of a fork, which has only the calling thread. Does nothing to a
-    /// lock that is taken only inside the [`gate`](crate::gate): the fork has found it free.
+    /// Makes the lock usable in a fork's child, which has only the calling thread. Does nothing to
+    /// a lock that is taken only inside the [`gate`](crate::gate): the fork has found it free.
     fn adopt_in_child(&self);
 }
 

@@ -10,8 +10,8 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// Linux 5.1, `include/uapi/linux/fcntl.h`: only mappings that exist stay writable.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
-/// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes
-/// for each number up to the highest one in use. The usual limit is 1,024.
+/// Highest limit of open files that a descriptor may lie beyond: the kernel's table has 8 bytes for
+/// each number up to the highest one in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
 struct Descriptor(libc::c_int);
@@ -28,8 +28,8 @@ impl Drop for Descriptor {
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
 /// `exec`, under a number of at least `least`, because programs count on the lowest free numbers.
-/// Where that is cheap, the number is at the limit, out of reach of programs that close every
-/// number below it. Returns the memory and the number. About ten system calls.
+/// Where that is cheap, the number is the limit of open files, out of reach of programs that close
+/// every number below it. Returns the memory and the number. About ten system calls.
 ///
 /// # Errors
 /// The refusal of the system: no memfd, no such number, or a limit of file sizes below `bytes`

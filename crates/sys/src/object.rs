@@ -20,7 +20,7 @@ const DT_FLAGS_1: i64 = 0x6fff_fffb;
 const DF_1_NODELETE: u64 = 8;
 
 /// Keeps the shared object that contains this code loaded until the process ends, even if the
-/// program closes it. Does nothing in a program, or after the first call.
+/// program closes it. Does nothing if the code is part of the program, or after the first call.
 ///
 /// Takes the recursive lock of the loader, which a thread that runs the constructors of an object
 /// already holds. The caller may hold no lock of Quarry.
@@ -36,8 +36,8 @@ fn can_be_closed() -> bool {
     if entry.is_null() {
         return false;
     }
-    // SAFETY: the linker names the section so in all that it links for a loader, and ends it by
-    // DT_NULL.
+    // SAFETY: the linker gives the dynamic section this name in all that it links for a loader, and
+    // ends it by DT_NULL.
     unsafe {
         while (*entry).tag != DT_NULL {
             match (*entry).tag {
@@ -54,8 +54,8 @@ fn can_be_closed() -> bool {
 const LM_ID_CALLER: c_long = -2;
 
 /// Opens the object once more and never closes it. Calls `dlmopen` because `libquarry.so` defines
-/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The memory comes from the C
-/// library.
+/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The loader takes its memory
+/// for this from the C library.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

@@ -1,10 +1,10 @@
 //! The statistics page as processes share it: ownership of records, and publications.
 //!
 //! The layout is `quarry_record`'s; its `head` has the protocol. A process changes a word of the
-//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. So two
-//! processes that both take a record for theirs never both publish in it: the one whose generation
-//! is not in the sequence loses the record when it begins or ends a publication. The other's next
-//! publication overwrites what it has written, and readers detect it by the sum.
+//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
+//! processes both take a record for theirs, only the one whose generation is in the sequence
+//! publishes: the other loses the record when it begins or ends a publication. The sum detects what
+//! the loser has written, and the owner's next publication overwrites it.
 //!
 //! A process cannot tell without a system call whether another process lives. So a record whose
 //! last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its owner
@@ -198,8 +198,8 @@ impl Publisher {
         self.is_child.load(Relaxed)
     }
 
-    /// Publishes for the process `pid` the body that `fill` writes, and whose sum it returns. Never
-    /// waits, and makes no system call.
+    /// Publishes for the process `pid` the body that `fill` writes; `fill` returns the body's sum.
+    /// Never waits, and makes no system call.
     pub fn publish(
         &self,
         now_ns: u64,
@@ -253,7 +253,7 @@ impl Publisher {
 
     /// Gives up the parent's record, in the child of a fork. If the parent had a page, the child
     /// will claim another record in it; if not, the child may make a page. A publication that
-    /// another thread of the parent had begun does not go on here.
+    /// another thread of the parent had begun is not finished here.
     pub fn adopt_in_child(&self) {
         self.owner.store(0, Relaxed);
         self.is_child.store(self.page().is_some(), Relaxed);

@@ -2,8 +2,9 @@
 
 use crate::file::find_piece;
 
-/// Returns whether a filter may be in force for the calling thread. For the start of a process,
-/// which has installed no filter yet and makes other calls that an inherited filter may forbid.
+/// Returns whether a filter may be in force for the calling thread; asks by `prctl`. Only for the
+/// start of a process: it has installed no filter yet, and makes other calls, too, that an
+/// inherited filter may forbid.
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.

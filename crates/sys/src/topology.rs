@@ -57,7 +57,7 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
 }
 
 /// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where the
-/// kernel refused). Kept, because later answers of the scheduler concern single threads.
+/// kernel refused). Kept, because `sched_getaffinity` later answers for a single thread.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
 const NO_BYTES: u32 = u32::MAX;

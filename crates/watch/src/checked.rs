@@ -1,8 +1,8 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
 //!
-//! Then each object of `malloc` has a record at the end of its slot (`checks/record.rs`), and the
-//! slab's geometry or the block's length gives the slot. Objects of caches that the program has
-//! created have no record.
+//! Under these options each object of `malloc` has a record at the end of its slot
+//! (`checks/record.rs`); the slab's geometry or the block's length says where that is. Objects of
+//! caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::quarantine::MOST_OBJECTS;
@@ -145,8 +145,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// The live allocation at `object`, if the checks know it. Reports an allocation that is not in
-    /// use, or was written over, and aborts.
+    /// The live allocation at `object`, if the checks know it. Aborts with a report if it is not in
+    /// use, or its record was overwritten.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
@@ -281,8 +281,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Moves an object into quarantine if there is room, and releases one whose time is over.
-    /// Returns false if it released none, or if the running thread holds the lock.
+    /// Moves an object into quarantine if there is room, and releases one that is due. Returns
+    /// false if it released none, or if the running thread holds the quarantine's lock.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()

@@ -30,9 +30,9 @@ impl fmt::Display for Found {
 }
 
 impl Checks {
-    /// Reports an access to memory of `stack`, to which the checks belong, that the checks have
-    /// made inaccessible, and aborts; otherwise returns. For a SIGSEGV handler: waits for no lock,
-    /// and may read a block that another thread is about to hide.
+    /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
+    /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
+    /// and may read the entry of a block that another thread is about to hide.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.is_ready() {
             self.on(stack).report_fault(address, is_write);
@@ -81,8 +81,8 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports a request that was not for `size` bytes at `align`, like `Stack::demand_size`. The
-    /// C++ library rounds sizes up to the alignment, and requests one byte instead of none.
+    /// Reports an allocation that was not requested with `size` bytes at `align`. (The C++ library
+    /// rounds sizes up to the alignment, and requests one byte instead of none.)
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;

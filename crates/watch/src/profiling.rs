@@ -1,10 +1,10 @@
 //! The effect of the heap profile on requests.
 //!
-//! While a profile is on, every request takes its slow entry, which counts its bytes. The array of
-//! its class serves a request that is not a sample, as on the fast path. A sample up to 1 MiB gets
-//! its own block, of kind `SAMPLED`, whose link is the number of its record. A larger sample is a
-//! mapping like all others, with that number beside its length. So only the free of a sample finds
-//! a record, in O(1), also after the profile has ended.
+//! While a profile is on, every request takes its slow path, which counts its bytes. A request that
+//! is not a sample then gets an object of its class's array, as on the fast path. A sample up to 1
+//! MiB gets its own block, of kind `SAMPLED`, whose link is the number of its record. A larger
+//! sample is a mapping like all others, with that number beside its length. So only the free of a
+//! sample finds a record, in O(1), also after the profile has ended.
 //!
 //! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or

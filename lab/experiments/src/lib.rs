@@ -12,10 +12,10 @@
 //! witness        workloads as system calls, and what the running kernel counts of them
 //! ```
 //!
-//! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
-//! in a shuffled order whose seed is recorded, so that ratios compare neighbours in time. A sample
-//! is a fresh process. A sample proves which object served it. A copy of the baseline runs as
-//! another variant and shows the machine's noise beside every result.
+//! Four rules hold for every experiment. Variants are interleaved: in each round every variant runs
+//! a workload once, in a shuffled order whose seed is recorded, so that ratios compare neighbours
+//! in time. A sample is a fresh process. A sample proves which object served it. A copy of the
+//! baseline runs as another variant and shows the machine's noise beside every result.
 
 mod day;
 mod driven;

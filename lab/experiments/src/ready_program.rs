@@ -45,8 +45,8 @@ pub(crate) struct ReadyProgram {
 }
 
 impl ReadyProgram {
-    /// Runs the program once on glibc under the counter. Its output there is the reference for
-    /// every allocator.
+    /// Runs the program once on glibc, with its calls of malloc counted ([`Launcher::probe`]). Its
+    /// output there is the reference for every allocator.
     ///
     /// # Errors
     /// The program fails even on glibc.

@@ -66,8 +66,8 @@ pub(crate) fn plain() -> &'static Api {
     &quarry_plain_api
 }
 
-/// The build with that flag, as in rusqlite's `bundled`: all page caches are one group under one
-/// mutex.
+/// The build with SQLITE_ENABLE_MEMORY_MANAGEMENT, as in rusqlite's `bundled`: all page caches are
+/// one group under one mutex.
 pub(crate) static MANAGED: Api = Api {
     config: ffi::sqlite3_config,
     initialize: ffi::sqlite3_initialize,

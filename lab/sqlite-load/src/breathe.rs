@@ -6,7 +6,7 @@ use crate::zipf::Random;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use quarry::{
-    Backing, Budget, GroupOptions, Mapping, OsError, PageCache, PageError, Quarry, ReadWrite,
+    Backing, Budget, Error, GroupOptions, Mapping, OsError, PageCache, Quarry, ReadWrite,
 };
 use serde::Serialize;
 use std::alloc::{GlobalAlloc, Layout};
@@ -115,7 +115,7 @@ impl Breathe {
     pub(crate) fn run(self) -> Result<Figures> {
         let budget = Budget::get().context("the C library serves")?;
         let bytes = usize::try_from(self.budget)?;
-        let _ = budget.set_limit(bytes);
+        Quarry::set_limit(bytes)?;
         let options = match self.division {
             Division::One => GroupOptions::default(),
             Division::Split => {
@@ -200,7 +200,7 @@ fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool
         done.lookups += 1;
         let page = match mapping.read(index) {
             Ok(page) => page,
-            Err(PageError::Full) => {
+            Err(Error::Full) => {
                 done.refused += 1;
                 done.verified += 1;
                 continue;

@@ -1,5 +1,5 @@
-//! Out of memory at every allocation of a workload, once or from then on, like SQLite's own tests:
-//! the workload must fail with SQLITE_NOMEM, the database stay sound, and no memory leak.
+//! Lets each allocation of a workload fail in turn, alone or with all later ones, as SQLite's own
+//! tests do: the workload must fail with SQLITE_NOMEM, the database stay sound, and no memory leak.
 
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
@@ -167,7 +167,7 @@ unsafe extern "C" fn fetch(
     create: c_int,
 ) -> *mut ffi::sqlite3_pcache_page {
     let fetch = below().pages.xFetch.expect("a cache has this method");
-    // SAFETY: SQLite's arguments are passed on, first without creating a page: a cached page never
+    // SAFETY: SQLite's arguments are passed on, first with `create` 0: to find a cached page never
     // fails.
     unsafe {
         let page = fetch(cache, key, 0);

@@ -31,7 +31,7 @@ pub(crate) struct Stress {
     /// Bytes of all page caches together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Paths the budget again and again while the threads work, down to an eighth, and lifts it.
+    /// Halves the budget again and again while the threads work, down to an eighth, and lifts it.
     #[arg(long)]
     halve: bool,
     /// Only checks what is there.
@@ -89,14 +89,14 @@ impl Stress {
         let connection = open(api, Path::new(":memory:"))?;
         for part in [1, 2, 4, 8] {
             let limit = usize::try_from(self.budget / part)?;
-            quarry::Quarry::set_limit(limit);
+            quarry::Quarry::set_limit(limit)?;
             let _ = connection.run(
                 "CREATE TABLE IF NOT EXISTS m AS SELECT zeroblob(100000) AS value;
                  INSERT INTO m SELECT value FROM m LIMIT 8; DELETE FROM m;
                  INSERT INTO m VALUES (zeroblob(100000))",
             );
         }
-        quarry::Quarry::set_limit(usize::try_from(self.budget)?);
+        quarry::Quarry::set_limit(usize::try_from(self.budget)?)?;
         Ok(())
     }
 
@@ -147,8 +147,8 @@ impl Stress {
 
 fn open(api: &'static Api, file: &Path) -> Result<Connection> {
     let connection = Connection::create(api, file).map_err(|error| anyhow!(error))?;
-    // First, because even a statement that only reads the schema may meet a lock. A thread whose
-    // CPU is taken away holds its lock long, but not for ever.
+    // The timeout comes first, because even a statement that only reads the schema may find the
+    // file locked. It is long, because a preempted thread holds its lock long, but not for ever.
     connection.run(&format!("PRAGMA busy_timeout = {}", i32::MAX))?;
     // Data must survive a crash of the process, which needs no flush of the disk.
     connection.run("PRAGMA synchronous = OFF")?;

@@ -55,7 +55,7 @@ impl Variant {
             Self::Quarry => {
                 // SAFETY: no other thread uses SQLite yet, and no part of it is in use.
                 unsafe { quarry_sqlite::install(api.config) }?;
-                ensure!(quarry::Quarry::set_limit(usize::try_from(budget)?), "Quarry is disabled");
+                quarry::Quarry::set_limit(usize::try_from(budget)?)?;
             }
             Self::SoftLimit => {
                 // SAFETY: the function only sets a number.

@@ -30,7 +30,7 @@ struct Cli {
 fn main() -> Result<()> {
     let cli = Cli::parse();
     let amount = Amount { records: cli.records, lookups: cli.lookups };
-    ensure!(Quarry::set_limit(cli.limit_mib << 20), "no limit can be set");
+    Quarry::set_limit(cli.limit_mib << 20)?;
     println!("{amount:?}, heap and cached pages have {} MiB", cli.limit_mib);
     let both = [CachedBy::Redb(cli.limit_mib << 19), CachedBy::Quarry];
     let mut answers = Vec::new();

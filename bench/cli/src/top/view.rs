@@ -14,17 +14,19 @@ pub(super) enum Reaction {
 }
 
 pub(super) struct View {
-    snapshot: Snapshot,
-    rows: Vec<Row>,
+    pub(super) snapshot: Snapshot,
+    pub(super) rows: Vec<Row>,
+    /// The rows of the first look.
+    first_rows: Vec<Row>,
     taken: Instant,
-    column: Column,
+    pub(super) column: Column,
     is_inverted: bool,
-    is_paused: bool,
-    is_still: bool,
-    shows_help: bool,
+    pub(super) is_paused: bool,
+    pub(super) is_still: bool,
+    pub(super) shows_help: bool,
     first: usize,
-    delay: Duration,
-    problem: Option<String>,
+    pub(super) delay: Duration,
+    pub(super) problem: Option<String>,
 }
 
 impl View {
@@ -32,6 +34,7 @@ impl View {
         let rows = rows::rows(&snapshot);
         let mut view = Self {
             snapshot,
+            first_rows: rows.clone(),
             rows,
             taken: Instant::now(),
             column,
@@ -62,6 +65,7 @@ impl View {
         let passed = now.saturating_duration_since(self.taken).as_millis();
         let mut rows = rows::rows(&snapshot);
         rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
+        rows::set_growth(&mut rows, &self.first_rows);
         (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
         self.sort();
     }
@@ -101,40 +105,8 @@ impl View {
         rows::sort(&mut self.rows, self.column, self.is_inverted);
     }
 
-    pub(super) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
-
-    pub(super) fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    pub(super) fn column(&self) -> Column {
-        self.column
-    }
-
     pub(super) fn first(&self) -> usize {
         self.first.min(self.rows.len())
-    }
-
-    pub(super) fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    pub(super) fn is_still(&self) -> bool {
-        self.is_still
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    pub(super) fn shows_help(&self) -> bool {
-        self.shows_help
-    }
-
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
     }
 }
 
@@ -154,22 +126,22 @@ mod tests {
             ..Snapshot::default()
         };
         let mut view = View::new(snapshot(1), Column::Live, Duration::from_secs(1));
-        assert_eq!(view.rows()[0].name, "b");
+        assert_eq!(view.rows[0].name, "b");
         let press = |view: &mut View, code| view.react(KeyEvent::from(code));
         assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
-        assert_eq!(view.column(), Column::Name);
+        assert_eq!(view.column, Column::Name);
         press(&mut view, KeyCode::Char(' '));
         view.update(snapshot(100));
-        assert_eq!(view.snapshot().caches[0].live, 1, "it is paused");
+        assert_eq!(view.snapshot.caches[0].live, 1, "it is paused");
         press(&mut view, KeyCode::Char(' '));
         view.update(snapshot(100));
-        assert_eq!(view.snapshot().caches[0].live, 100);
+        assert_eq!(view.snapshot.caches[0].live, 100);
         for _ in 0..100 {
             press(&mut view, KeyCode::Char('+'));
             press(&mut view, KeyCode::PageDown);
         }
-        assert_eq!(view.delay(), DELAYS.1);
-        assert_eq!(view.first(), view.rows().len() - 1);
+        assert_eq!(view.delay, DELAYS.1);
+        assert_eq!(view.first(), view.rows.len() - 1);
         assert_eq!(press(&mut view, KeyCode::Char('q')), Reaction::Quit);
     }
 }

@@ -194,7 +194,8 @@ mod tests {
         let find = |_: Option<&str>, _: &[_]| Ok(PathBuf::from("/lib/libquarry.so"));
         let setting = |text: &str| Ok((format!("QUARRY_{}", &text[..3]), text[4..].to_owned()));
         let slabs = ["sheaf", "sheaf-6.18", "slab", "slqb", "slam", "slub-4.9"];
-        let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
+        let built_in =
+            BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &|_| Vec::new() };
         let mut found = Candidates::named(&[], &built_in).unwrap();
         found.complete(facts, &glibc(), &built_in).unwrap();
         assert_eq!(found.there[0].contender.name(), "quarry");
@@ -225,7 +226,8 @@ mod tests {
     fn named_candidates_are_taken_as_they_are() {
         let find = |_: Option<&str>, _: &[_]| bail!("not found");
         let setting = |_: &str| bail!("no setting");
-        let built_in = BuiltIn { slabs: &[], find: &find, setting: &setting };
+        let built_in =
+            BuiltIn { slabs: &[], find: &find, setting: &setting, held: &|_| Vec::new() };
         let named = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
             let mut found = Candidates::named(&names, &built_in)?;

@@ -2,17 +2,19 @@
 
 use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
+use super::leaks;
 use super::plan::{Plan, plan};
-use super::request::{AdviceEnding, AdviceRequest};
+use super::request::{AdviceEnding, AdviceRequest, Goal};
 use super::search::{Samples, Search};
 use super::telling::Telling;
 use super::verdict::{Answer, Verdict, verdict};
 use crate::allocator_spec::BuiltIn;
 use crate::allocators;
+use crate::closing;
 use crate::compare::metrics;
 use crate::contenders::Contender;
 use crate::figure::Figure;
-use crate::first_look::FirstLook;
+use crate::first_look::{self, FirstLook};
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
@@ -34,8 +36,6 @@ const LONGEST_RUN: u32 = 10;
 /// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes never freed from which on a remark follows, if they are a quarter of the peak or more.
-const MUCH_HELD: u64 = 8 << 20;
 
 /// Name of the baseline where no library can be preloaded into the program.
 const WHAT_IT_HAS: &str = "what it has";
@@ -60,6 +60,9 @@ pub fn advise(
     let candidates = Candidates::named(&request.allocators, built_in)?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
+    let new = Present::Refused("never replaced; accepted: a new file");
+    let html =
+        request.html.as_deref().map(|it| Destination::open("--html", it, new)).transpose()?;
     let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
@@ -70,6 +73,9 @@ pub fn advise(
     write!(out, "{telling}")?;
     if let Some(json) = json {
         json.write(serde_json::to_string(&telling.as_json())?.as_bytes())?;
+    }
+    if let Some(html) = html {
+        html.write(telling.page()?.as_bytes())?;
     }
     Ok(ending)
 }
@@ -99,7 +105,7 @@ fn conduct(
     let mut program =
         SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
-    let look = FirstLook::at(&program, 0);
+    let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
     if let Some(signal) = interrupt.signal() {
         return Ok(AdviceEnding::Interrupted(signal));
     }
@@ -129,6 +135,8 @@ fn conduct(
     program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
     telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
     telling.notes = notes(&facts, &program.contenders[0], request.force);
+    telling.notes.extend(look.probe.inside(first_look::python_malloc().as_deref()));
+    telling.notes.extend(leaks::named(&mut program, built_in, facts.hold_much()));
     let left = request.budget.saturating_sub(began.elapsed());
     let there = telling.candidates.there.len() as u32;
     if there == 0 {
@@ -158,6 +166,9 @@ fn test(
     telling: &mut Telling,
 ) -> Result<AdviceEnding> {
     let metrics: Vec<Metric> = metrics(&program.figures, idles);
+    let primary = metrics[0].name.clone();
+    let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
+    telling.metrics = [primary, memory.unwrap_or_default()];
     let there = &telling.candidates.there;
     program.contenders.extend(there.iter().map(|it| it.contender.clone()));
     let baseline = program.contenders[0].variant.clone();
@@ -246,10 +257,9 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
             facts.wall_ns as f64 / 1e6
         ));
     }
-    if facts.held_bytes >= MUCH_HELD.max(facts.peak_bytes / 4) {
+    if facts.hold_much() {
         notes.push(format!(
-            "{:.1} MiB were never freed, which no allocator changes; `quarry profile` says who \
-             asked for them",
+            "{:.1} MiB were never freed, which no allocator changes",
             facts.held_bytes as f64 / f64::from(1 << 20)
         ));
     }

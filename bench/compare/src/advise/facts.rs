@@ -3,6 +3,7 @@
 use crate::first_look::FirstLook;
 use crate::reach::Probe;
 use quarry_harness::affinity;
+use quarry_harness::table::counted;
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
@@ -43,24 +44,25 @@ impl Facts {
         }
     }
 
+    /// Returns whether 8 MiB and a quarter of the peak or more were never freed.
+    pub(super) fn hold_much(&self) -> bool {
+        self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
+    }
+
     pub(super) fn threads_per_cpu(&self) -> f64 {
         self.threads as f64 / self.cpus as f64
     }
 
     pub(super) fn line(&self) -> String {
-        let plural = |count: u64, name: &str| match count {
-            1 => format!("1 {name}"),
-            _ => format!("{count} {name}s"),
-        };
         format!(
-            "{}, {}; the program runs for {:.3} s with up to {}, asks for memory {} times ({:.0} \
+            "{}, {}; the program runs for {:.3} s with up to {}, asks for memory {} ({:.0} \
              times per second of CPU time, {} bytes on average), and an allocator has an influence \
              on about {:.1} % of its CPU time",
-            plural(self.cpus as u64, "CPU"),
-            plural(self.nodes as u64, "NUMA node"),
+            counted(self.cpus, "CPU"),
+            counted(self.nodes, "NUMA node"),
             Duration::from_nanos(self.wall_ns).as_secs_f64(),
-            plural(self.threads.max(1), "thread"),
-            self.allocations,
+            counted(self.threads.max(1) as usize, "thread"),
+            counted(self.allocations as usize, "time"),
             self.calls_per_second,
             self.mean_bytes,
             self.influence * 100.0,

@@ -4,6 +4,7 @@
 //! request     what it is asked
 //! facts       what is known of the machine and the program before anything is compared
 //! candidates  what is worth a look by these facts
+//! leaks       who asked for what the program never frees
 //! plan        how many runs fit into the time
 //! search      a first look at all, a second at the best of them, then the test of one
 //! verdict     the answer that the test supports
@@ -21,6 +22,7 @@ mod candidates;
 mod conduct;
 mod deploy;
 mod facts;
+mod leaks;
 mod plan;
 mod request;
 mod search;

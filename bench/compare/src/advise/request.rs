@@ -37,6 +37,8 @@ pub struct AdviceRequest {
     pub input: Option<PathBuf>,
     /// The file that the answer and its evidence are written to as JSON.
     pub json: Option<PathBuf>,
+    /// The new file that the answer and the test are written to as a page.
+    pub html: Option<PathBuf>,
     /// Seed of the order of runs; `None`: from the clock.
     pub seed: Option<u64>,
     /// The program.

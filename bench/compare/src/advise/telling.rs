@@ -8,7 +8,9 @@ use super::search::{Looked, Outcome, StageResult};
 use super::verdict::{Answer, Verdict};
 use crate::judgement::Judgements;
 use crate::readable::readable;
+use anyhow::{Result, bail};
 use quarry_harness::judge::Selection;
+use quarry_harness::report;
 use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use serde_json::{Value, json};
@@ -27,6 +29,8 @@ pub(super) struct Telling {
     pub(super) candidates: Candidates,
     pub(super) plan: Option<Plan>,
     pub(super) outcome: Option<Outcome>,
+    /// Names of the metrics of time and memory that candidates are picked by.
+    pub(super) metrics: [String; 2],
     /// Remarks on the limits of the answer.
     pub(super) notes: Vec<String>,
     pub(super) spent: Duration,
@@ -74,7 +78,7 @@ impl Telling {
              took part in picking it.\n",
             self.name(*candidate),
             run.meta.baseline,
-            rounds(run.rounds()),
+            table::counted(run.rounds(), "round"),
             run.meta.seed
         )?;
         writeln!(f, "{}", test_table(&shown, self.name(*candidate)))
@@ -86,7 +90,7 @@ impl Telling {
                 writeln!(
                     f,
                     "\n{what} look: {}, as factors of those on {}; only to pick from.\n\n{}",
-                    rounds(looked.rounds),
+                    table::counted(looked.rounds, "round"),
                     self.baseline,
                     self.look_table(looked)
                 )?;
@@ -96,7 +100,8 @@ impl Telling {
     }
 
     fn look_table(&self, looked: &Looked) -> String {
-        let head = ["candidate", "time", "memory", "looked at for"].map(str::to_owned);
+        let [time, memory] = self.metrics.each_ref().map(String::as_str);
+        let head = ["candidate", time, memory, "looked at for"].map(str::to_owned);
         let row = |seen: &StageResult| {
             let factor = |value: Option<f64>| value.map_or("-".to_owned(), table::multiple);
             let candidate = &self.candidates.there[seen.candidate];
@@ -138,6 +143,18 @@ impl Telling {
         let looked_at = self.plan.map_or(usize::MAX, |plan| plan.candidates as usize);
         let rest = self.candidates.there.iter().skip(looked_at);
         rest.map(|it| it.contender.name()).collect()
+    }
+
+    /// A page with the answer and the test; without a test, why there is none.
+    pub(super) fn page(&self) -> Result<String> {
+        let sentence = self.verdict.as_ref().map_or("no answer", |it| it.sentence.as_str());
+        let Some((_, run)) = self.outcome.as_ref().and_then(|it| it.test.as_ref()) else {
+            bail!("--html: nothing was tested, so there is no page: {sentence}");
+        };
+        let mut run = readable(run);
+        run.meta.experiment = format!("advise {}", self.command);
+        run.warnings = std::iter::once(sentence.to_owned()).chain(self.notes.clone()).collect();
+        report::page(vec![("The test".to_owned(), run)])
     }
 
     pub(super) fn as_json(&self) -> Value {
@@ -240,8 +257,4 @@ fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::
         "\nKubernetes (in the container, from an image with these lines of Docker):\n\n    {}",
         indented(&lines.kubernetes)
     )
-}
-
-fn rounds(count: usize) -> String {
-    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
 }

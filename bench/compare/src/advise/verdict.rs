@@ -7,6 +7,7 @@ use crate::closing::{self, effect};
 use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
+use quarry_harness::table::counted;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -84,12 +85,19 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         (Goal::Memory, Some(memory)) => (Side::None, side(memory)),
         (Goal::Either, Some(memory)) => (side(time), side(memory)),
     };
-    let (time_first, effects) = in_order(time, memory, sides);
+    let (time_first, mut effects) = in_order(time, memory, sides);
+    let is_told = |it: &Judgement| [Some(time), memory].iter().flatten().any(|told| *told == it);
+    for other in judgements.all().filter(|it| it.variant == name && closing::is_decided(it)) {
+        if !is_told(other) {
+            effects = format!("{effects}, {}", effect(other));
+        }
+    }
     let best = match others {
         0 | 1 => name.to_owned(),
         others => format!("the best of {others} candidates, {name},"),
     };
-    match weigh(sides, [time, memory.unwrap_or(time)]) {
+    let beside = memory.unwrap_or(time);
+    match weigh(sides, [time, beside]) {
         Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
         Answer::Keep => match sides {
             (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
@@ -97,7 +105,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
                 &format!(
                     "{name} trades one for the other ({effects}); it is right where {} counts \
                      alone",
-                    if time_first { "time" } else { "memory" }
+                    closing::in_words(&if time_first { time } else { beside }.metric.name)
                 ),
             ),
             _ => Verdict::keep(baseline, &format!("{best} is no better: {effects}")),
@@ -107,7 +115,10 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             let more = match more.filter_map(|it| it.more_runs).max() {
                 None => String::new(),
                 Some(more) if run.rounds() + more <= MOST_TESTED as usize => {
-                    format!("; about {more} more runs would settle it (a longer --budget)")
+                    format!(
+                        "; about {} would settle it (a longer --budget)",
+                        counted(more, "more run")
+                    )
                 }
                 Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
             };

@@ -1,7 +1,7 @@
 //! `quarry lab doctor`: finds facts that make timings untrustworthy here, and names remedies.
 //!
 //! Every check looks at a `Patient`: the files below a root, and facts about this process. So tests
-//! can present any machine. Measurements take a moment, and are separate.
+//! can present any machine. Measurements, which take a moment, are made by `measure`.
 
 mod checks;
 mod measure;

@@ -39,8 +39,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Judges a variant over all rows in which every column has samples; without such a row over
-    /// all rows, so that the judgement carries the reason.
+    /// Judges a variant over all rows in which every column has samples. If there is no such row,
+    /// judges it over all rows, so that the judgement says why there is no verdict.
     pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
         match &self.complete_rows(metric)[..] {
             [] => self.judge(column, &self.rows, metric),

@@ -1,7 +1,7 @@
 //! Judges whether a run met its targets, by estimates of the baseline in relation to its peers.
 //!
-//! The best peer of a workload is the one that the baseline lies furthest above. The same samples
-//! choose and judge it, so chance can only flatter the peer.
+//! The best peer of a workload is the one beside which the baseline's ratio or difference is
+//! highest. The same samples choose and judge it, so chance can only flatter the peer.
 
 use super::decision::{self, Figures};
 use super::{Column, Reason, Row, Selection};
@@ -307,8 +307,8 @@ mod tests {
         estimate.unwrap().centre
     }
 
-    /// A run in which every variant takes the time that `of` returns, times a drift per round;
-    /// `quarry` comes first and has a copy.
+    /// A run in which every variant takes the time that `of` returns, multiplied by a drift that is
+    /// the same for a whole round. `quarry` comes first and has a copy.
     fn run_with(
         variants: &[&str],
         workloads: &[&str],

@@ -6,8 +6,8 @@ use crate::results::{Run, Sample};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// Joins all shards of a run, in the order of samples of a run without shards. Several shards warm
-/// up the same block: of these samples the first failed one is kept, else the first shard's.
+/// Joins all shards of a run; samples get the order of a run without shards. Shards that measure
+/// the same workload each have its warm-up samples: the first failed one is kept, else the first.
 pub(super) fn join(found: Found) -> Result<Run> {
     let mut runs = found.parts.into_values().map(|(_, run)| run);
     let first = runs.next().context("there is a shard")?;

@@ -17,6 +17,7 @@ pub use missing::Missing;
 
 use crate::destination;
 use crate::results::{self, RunDirectory};
+use crate::table::counted;
 use anyhow::{Context, Result};
 use clap::Args;
 use found::Found;
@@ -44,7 +45,7 @@ impl MergeArgs {
     /// Reads the shards, writes the run and prints its place to `out`.
     ///
     /// # Errors
-    /// One of usage, where shards do not belong together; [`Missing`]; damaged files or failed
+    /// A usage error, where shards do not belong together; [`Missing`]; damaged files or failed
     /// writes; failures of samples, after all is written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         results::prepare(&self.out)?;
@@ -56,7 +57,8 @@ impl MergeArgs {
             writeln!(out, "warning: {warning}")?;
         }
         let (samples, place) = (run.samples.len(), self.out.display());
-        writeln!(out, "{of} shards, {samples} samples: {place}")?;
+        let [of, samples] = [(of, "shard"), (samples, "sample")].map(|(n, what)| counted(n, what));
+        writeln!(out, "{of}, {samples}: {place}")?;
         run.expect_no_failures()
     }
 }

@@ -57,8 +57,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The maximum between `from` and `to`, else the last reading before; `None` outside the
-    /// course.
+    /// The most resident memory between the seconds `from` and `to`, else that of the last reading
+    /// before. `None` if the readings begin or end too early or late for that.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =

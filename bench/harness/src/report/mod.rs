@@ -39,7 +39,9 @@ mod verdicts;
 
 use crate::destination::{Destination, Present};
 use crate::judge::Selection;
+use crate::picture::Picture;
 use crate::results::{self, Run};
+use crate::table::Table;
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -84,6 +86,18 @@ pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
     let selections: Vec<Selection<'_>> =
         groups.iter().map(|runs| Selection::new(runs, None)).collect::<Result<_>>()?;
     Ok(page::whole(&selections).into_string())
+}
+
+/// Makes a page of remarks, pictures of lines, and tables with their names, in the style of the
+/// pages of runs. Pictures with nothing to draw are left out.
+pub fn sheet(
+    title: &str,
+    remarks: &[String],
+    pictures: &[Picture],
+    tables: &[(String, Table)],
+) -> String {
+    let pictures: Vec<String> = pictures.iter().filter_map(|it| it.svg().ok()).collect();
+    page::sheet(title, remarks, &pictures, tables).into_string()
 }
 
 /// Reads runs. A run's name is the last part of its path, because a shared page need not show the

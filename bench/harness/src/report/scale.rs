@@ -22,8 +22,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Covers `values`: linear, from 0 where that costs little room, or logarithmic where they
-    /// spread far. `places` are the places of the lowest and the highest value.
+    /// An axis that covers `values`: logarithmic if they spread far, else linear, from 0 if that
+    /// costs little room. `places` are the coordinates of its low and its high end.
     pub(super) fn covering(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         if low > 0.0 && high > low * LINEAR_SPREAD {

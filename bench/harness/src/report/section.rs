@@ -8,6 +8,7 @@ use super::{axes, boxes, counters, curves, memory, scatter, source, verdicts};
 use crate::environment::Environment;
 use crate::judge::{Row, Selection};
 use crate::results::{Direction, Meta, Metric, Run};
+use crate::table::counted;
 use crate::tables::{modern, targets_of};
 use maud::{Markup, html};
 
@@ -61,11 +62,6 @@ fn heading(selection: &Selection<'_>, title: &str) -> Markup {
             @if source::program(run).is_some() { code { (title) } } @else { (title) }
         }
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 fn warnings(selection: &Selection<'_>) -> Markup {

@@ -4,7 +4,7 @@ use super::verdicts;
 use crate::judge::Selection;
 use crate::results::Run;
 use crate::results::origin::joined;
-use crate::table::Entry;
+use crate::table::{Entry, counted};
 use maud::{Markup, html};
 
 /// Returns the measured program as a shell reads it; `None` if the run has no single program.
@@ -96,8 +96,8 @@ fn text(selection: &Selection<'_>) -> String {
     for (_, run) in selection.runs() {
         let date = run.meta.origin.as_ref().map(|it| format!("{}; ", it.date()));
         let machine = escaped(&run.meta.environment.summary());
-        let rounds = run.rounds();
-        lines.push(format!("{}{machine}; {rounds} rounds.", date.unwrap_or_default()));
+        let rounds = counted(run.rounds(), "round");
+        lines.push(format!("{}{machine}; {rounds}.", date.unwrap_or_default()));
         if let Some(origin) = &run.meta.origin {
             lines.push(format!("\n{}", fenced(&origin.shell())));
         }

@@ -64,7 +64,7 @@ impl RunDirectory {
 /// Makes the directory unless it exists.
 ///
 /// # Errors
-/// One of usage, where the directory is not empty, or files cannot be made in it.
+/// A usage error, where the directory is not empty, or files cannot be made in it.
 pub fn prepare(place: &Path) -> Result<()> {
     destination::folder("--out", place)?;
     let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;

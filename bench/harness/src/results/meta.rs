@@ -175,8 +175,8 @@ impl Meta {
         }
     }
 
-    /// The position of a sample: its round, its block in a [`Shape`], and its variant. `None` if
-    /// the run has no such sample.
+    /// The position of a sample: its round, the index of its block in a [`Shape`], and the index of
+    /// its variant. `None` if the run has no such sample.
     pub fn place_of(&self, sample: &Sample) -> Option<(u32, usize, usize)> {
         let workload = self.workloads.iter().position(|it| it.name == sample.workload)?;
         let tasks = self.tasks.iter().position(|it| *it == sample.tasks)?;

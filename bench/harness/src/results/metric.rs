@@ -141,8 +141,8 @@ impl Metric {
         }
     }
 
-    /// The single values behind [`value`](Self::value): the series of the figure, else the value
-    /// itself. A series is not divided by another figure.
+    /// The single values of [`value`](Self::value): the series of the figure `of`, if there is
+    /// one and no divisor `per`; else the value itself.
     pub fn values(&self, measurement: &Measurement) -> Vec<f64> {
         match measurement.series.get(&self.of) {
             Some(series) if self.per.is_none() => {

@@ -66,7 +66,7 @@ impl PartDirectory {
     /// process are removed, and the shard starts again.
     ///
     /// # Errors
-    /// One of usage, with the differences, where `parent` has shards of another run; a failed
+    /// A usage error, with the differences, where `parent` has shards of another run; a failed
     /// write.
     pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
         destination::folder("--out", parent)?;

@@ -14,9 +14,8 @@ pub struct Measurement {
     pub wall_ns: u64,
     /// CPU time of the whole process in the window.
     pub cpu_ns: u64,
-    /// Things that provably happened, counted separately from `operations`: blocks that came back
-    /// with their mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the
-    /// number.
+    /// Proofs that the work was done, counted apart from `operations`: memory that came back with
+    /// its mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the number.
     #[serde(default)]
     pub verified: u64,
     /// The object that contains the serving `malloc`, or the policies of the stack.
@@ -27,8 +26,8 @@ pub struct Measurement {
     /// Further figures by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// The single values of the counter or figure of this name, where a sample measures many
-    /// things: the time of each file, say. The figure sums them up.
+    /// By the name of a counter or figure: the single values that it sums up, such as the time of
+    /// each file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<u64>>,
 }

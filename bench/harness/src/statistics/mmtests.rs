@@ -49,8 +49,8 @@ impl Sorted {
         self.0[((self.0.len() - 1) as f64 * fraction + 0.5) as usize]
     }
 
-    /// `Best<percent>%Amean`: the mean of the lowest samples, one more than the name says (mmtests
-    /// mended that in 2019 by d1acdee4); the mean of all if that share is empty.
+    /// `Best<percent>%Amean`: the mean of the lowest `percent` % of the samples and of one more, as
+    /// mmtests computed it until d1acdee4 (2019); the mean of all if that share has no sample.
     pub fn best_amean(&self, percent: usize) -> f64 {
         match self.share(percent) {
             0 => self.amean(),

@@ -54,9 +54,9 @@ fn between(mut values: Vec<f64>, cut: Option<usize>) -> Option<Estimate> {
     Some(Estimate { centre, interval: cut.map(ends) })
 }
 
-/// Returns how many values may be cut off at each end: one less than the largest `k` for which the
-/// rank statistic is below `k` with a probability of at most [`TAIL`]. `None` if even the whole
-/// range is too narrow.
+/// Returns how many of the sorted values of [`between`] lie beyond each end of the interval: one
+/// less than the largest `k` for which the rank statistic is below `k` with a probability of at
+/// most [`TAIL`]. `None` if even an interval from the least to the largest value is too narrow.
 fn cut(probabilities: impl IntoIterator<Item = f64>) -> Option<usize> {
     let mut below = 0.0;
     let sums = probabilities.into_iter().map(|probability| {

@@ -56,7 +56,7 @@ impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
     /// # Errors
-    /// One of usage, where a run has no targets; a file that cannot be read or written.
+    /// A usage error, where a run has no targets; a file that cannot be read or written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;

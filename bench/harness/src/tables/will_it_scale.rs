@@ -1,5 +1,5 @@
-//! The table of document 004: a block per number of tasks with a row per variant, which has means,
-//! deviations and speed-ups over the first variant for each workload (processes and threads).
+//! The table of document 004, in a part for each number of tasks. A variant's row has, for each
+//! workload (processes and threads), mean, deviation and speed-up over the first variant.
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;

@@ -2,8 +2,8 @@
 //!
 //! A watched process does a workload and announces each phase on standard output by a line `NAME
 //! VALUE..`. It writes without allocating, so that memory changes only by what the allocator does.
-//! At the end it waits until its standard input closes, and prints its measurement, which proves
-//! the allocator that served it.
+//! At the end it waits until its standard input closes, and prints its measurement, which names the
+//! object that served `malloc`.
 
 mod control_group;
 mod parent;

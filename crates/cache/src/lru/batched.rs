@@ -1,9 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! A release takes its inner pages off first, under their batch locks, and its sentinels
-//! afterwards, under the LRU lock. In list order, each removed sentinel would make the next page a
-//! sentinel. `batches.rs` defines these words and the locks of each change.
+//! A release of several pages takes the inner pages off first, under their batch locks, and the
+//! sentinels afterwards, under the LRU lock. In list order, each removed sentinel would make the
+//! next page a sentinel. `batches.rs` defines *inner* and *sentinel*, and the locks of each change.
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};

@@ -14,7 +14,7 @@ pub struct LruOptions<P = Splice> {
     /// The locking of the lists.
     pub policy: P,
     /// Pages of a full add batch, at most [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH). Under
-    /// `batched` and `splice` also pages of a closed batch of a list.
+    /// `batched` and `splice`, a closed batch of a list has as many.
     pub add_batch: usize,
     /// Locks count acquisitions, contention and time; otherwise they read no clock.
     pub counts: bool,

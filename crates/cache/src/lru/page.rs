@@ -165,7 +165,7 @@ impl DescriptorTable {
     }
 
     /// Announces that page `n` lies in frame `n`, as in a kernel: a simulated machine then puts the
-    /// frame's and the page's records into the same line.
+    /// page's descriptor into the cache line of the frame's entries.
     pub fn announce_as_of_frames(&self) {
         self.array.announce_as_of_frames();
     }
@@ -203,7 +203,7 @@ impl DescriptorTable {
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
         // SAFETY: a descriptor has only atomic fields; free ones are zero, and so is the memory
-        // that replaces them. The caller hands none of them out yet, so no task writes them.
+        // that replaces them. The caller hands none of them out meanwhile, so no task writes them.
         unsafe { self.array.purge(first.0 as usize, count) }
     }
 

@@ -118,8 +118,9 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Puts pages on their lists, and gives up one pin of each. Releases a page without other pins
-    /// and index instead (`folio_batch_move_lru`; Linux 4.15 adds it and takes it off again).
+    /// Puts pages on their lists, and gives up one pin of each. A page in no index and without
+    /// other pins is released instead (`folio_batch_move_lru`; Linux 4.15 lists it and takes it off
+    /// again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -183,8 +184,8 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
-    /// Puts isolated pages on the fronts of their lists, the active list where the field is true,
-    /// and gives up the pins of [`isolate`](Self::isolate). `slot` is that of the running CPU.
+    /// Puts isolated pages on the fronts of their lists (true in `pages`: the active list), and
+    /// gives up the pins of [`isolate`](Self::isolate). `slot` is that of the running CPU.
     pub fn put_back(
         &self,
         table: &DescriptorTable,

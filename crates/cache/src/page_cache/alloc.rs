@@ -13,7 +13,7 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// From this many descriptors on (2 MiB of pages), fresh pageblocks of cached pages become huge
-/// pages. So the memory that is not filled yet never exceeds the memory that is.
+/// pages. So the empty part of a new huge page is never larger than the pages cached before it.
 const HUGE_FROM_PAGES: usize = 512;
 
 impl<H: Host> PageCacheRef<'_, H> {
@@ -28,8 +28,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
     }
 
-    /// Allocates a page, whose state is still 0. Reads group and order once: the caller holds no
-    /// lock, so the number of the mapping may become that of another mapping meanwhile.
+    /// Allocates a page, whose state is still 0. Reads the group and the order of the mapping once,
+    /// because without its lock another mapping may get its number meanwhile.
     pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;

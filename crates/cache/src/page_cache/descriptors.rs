@@ -1,8 +1,8 @@
 //! The free page numbers, which are also those of free descriptors.
 //!
 //! Each slot has a stack of free numbers; batches move between the stacks and the depot, which has
-//! a bit for each free number. It hands out the lowest numbers, so that descriptors in use lie
-//! together, and purges system pages of free descriptors, which are all zero before and after.
+//! a bit for each free number. The depot hands out the lowest numbers, so that descriptors in use
+//! lie together, and purges system pages of free descriptors, which are all zero before and after.
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 

@@ -133,9 +133,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Evicts a page that an index names, if it is clean, unpinned and unused, or, after
-    /// [`MOST_USED`] used pages, also a used page; clears the mark of others. The caller holds the
-    /// index's lock, and replaces an evicted page in it.
+    /// Evicts a page of an index if it is clean, unpinned and unused; after [`MOST_USED`] used
+    /// pages also if it is used. Clears the mark of a used page. The caller holds the index's lock,
+    /// and replaces an evicted page by a shadow entry.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

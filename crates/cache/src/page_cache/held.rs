@@ -1,5 +1,5 @@
-//! Holding pages: a page has one pin however often its owner asks for it, for owners that do not
-//! count requests (SQLite's `xFetch` and `xUnpin`).
+//! Holds pages for owners that do not count their requests (SQLite's `xFetch` and `xUnpin`): a held
+//! page has one pin, however often its owner asks for it.
 //!
 //! One task at a time uses a mapping in this way, and only this task truncates the mapping and
 //! moves its pages. So only this task writes `held`, by plain stores, once it has pinned the page
@@ -14,8 +14,8 @@ use crate::lru::{Descriptor, PageNo, State};
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Cache lines of a private object that are prefetched: 48 bytes of the record, 80 of a `PgHdr`,
-/// and the first half of SQLite's `MemPage`. (A fifth line was no faster.)
+/// Cache lines of a private object that are prefetched: 48 bytes of a `Record` of `quarry_sqlite`,
+/// 80 of a `PgHdr`, and the first half of SQLite's `MemPage`. (A fifth line was no faster.)
 const PREFETCHED: usize = 4;
 
 impl<H: Host> PageCacheRef<'_, H> {
@@ -110,8 +110,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page; with `discard`, the page leaves the mapping as well. Does
-    /// nothing if a truncation has ended the holding already. If a truncation may have, the caller
-    /// must have a second pin: without any pin the page may have been freed and reused.
+    /// nothing if a truncation has ended the holding already. If that is possible, the caller needs
+    /// a second pin: without any pin the page may have been freed and reused.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {

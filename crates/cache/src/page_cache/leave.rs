@@ -70,8 +70,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         was_there
     }
 
-    /// Gives a page that the caller pins another index, and discards the page that was there. The
-    /// caller ensures that no other task changes the key of the page at the same time.
+    /// Moves a page, which the caller pins, to another index, and discards the page that was there.
+    /// The caller ensures that no other task changes the key of the page at the same time.
     ///
     /// # Errors
     /// The reason why the page keeps its index.
@@ -109,8 +109,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Puts a page at a second place. Returns the page that was there: taken out, latched, pinned,
-    /// with its state before; or the number of missing nodes, or `None` if that page is busy.
+    /// Enters a page at the index `new` as well. Returns the page that was there, if any: taken
+    /// out, latched and pinned, with its former state. Fails with the number of missing nodes, or
+    /// with `None` if that page is busy.
     fn enter(
         self,
         locked: &mut LockedMapping<'_>,

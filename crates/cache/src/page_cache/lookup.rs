@@ -94,8 +94,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
-    /// Like [`pin_locked`](Self::pin_locked), without a lock if a walk finds a shadow entry. The
-    /// caller then inserts under the lock, and finds a page that another task has inserted.
+    /// Like [`pin_locked`](Self::pin_locked), but `None` without a lock if a walk finds a shadow
+    /// entry. The caller then inserts under the lock, which finds a page that another task has
+    /// inserted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,

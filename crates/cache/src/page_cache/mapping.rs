@@ -3,8 +3,8 @@
 //! Mappings are type-stable: the memory of a mapping is never used for anything else. So a scan may
 //! lock the mapping that a page names, and check then whether the page still belongs to it.
 //!
-//! Equation: a number is on the free list iff its mapping is not live; the generation of a number
-//! counts how often it was given up.
+//! Equation: a number is on the free list iff no live mapping has it; the generation of a number
+//! counts how often a mapping gave it up.
 
 use super::demand::Demand;
 use super::index::{Index, IndexNodes, LockedIndex};

@@ -1,7 +1,7 @@
 //! Read-ahead on demand: decides which pages to read together at a miss, or when a reader comes to
 //! a page that was marked for this (`mm/readahead.c`, Linux 6.6).
 //!
-//! A *window* is the `pages` pages from `start` on that one request reads. Its last `ahead` pages
+//! A *window* is the `size` pages from `start` on that one request reads. Its last `ahead` pages
 //! were not requested; the first of these is marked (`State::READAHEAD`), and its first use starts
 //! the next window while the reader still has pages to use:
 //!
@@ -82,8 +82,8 @@ impl ReadAhead {
         Self { start: 0, size: 0, ahead: 0, next: 0 }
     }
 
-    /// Returns the window for a request; `is_cached` tests a page. After a miss the window may
-    /// begin after the missed page, which the reader then reads itself: an evicted marker. O(most).
+    /// Returns the window for a request; `is_cached` tests a page. If the missed page is an evicted
+    /// marker, the window begins beyond it, and the caller reads that page itself. O(most).
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {
         debug_assert!(need.pages > 0 && need.most > 0, "a request is for a page at least");
         let window = self.choose(need, is_cached);

@@ -34,8 +34,8 @@ const CLUSTER: usize = 32;
 /// index and that users pin; each look moves up to 32 of these to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// Used active pages that one reclaim leaves active. Then it moves used pages too, as the kernel
-/// always does, so that it ends.
+/// A reclaim leaves so many used pages on the active list. After that it moves used pages to the
+/// inactive list too, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 
 struct Isolated {
@@ -108,9 +108,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         counters.add(slot, stolen, done.freed);
     }
 
-    /// Reclaims for a request that has found no memory: at most `most` clean pages, in 200 us over
-    /// all nodes or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each, `near` first.
-    /// Waits for no lock of a mapping. A task does not nest two calls.
+    /// Reclaims for a request that has found no memory: at most `most` clean pages, from node
+    /// `near` first, in 200 us; until it frees a page, it looks at
+    /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node in any case. Waits for no
+    /// lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
             // A confined process may not be able to read the clock.

@@ -1,8 +1,8 @@
 //! Blocks for pages that a program may overread, because memory after the page can be read.
 //!
 //! The memory after a pageblock may not be mapped, so such a page is never the last block of its
-//! pageblock. A freed last block would be allocated again at once, because lists give the latest
-//! block first; so it is set aside until memory goes back.
+//! pageblock. If a last block were freed at once, the pcp list would hand it out next. So it is set
+//! aside until a trim or a closed mapping calls `release`.
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 

@@ -1,11 +1,11 @@
 //! Truncation: all pages from an index on leave their mapping, by the steps of document 001.
 //!
-//! | policy | lock of the index | shadow entries | add batch drained | memory |
+//! | policy | lock of the index | shadow entries | add batch drained | pages freed |
 //! |---|---|---|---|---|
-//! | `vanilla` | once per page | once each | per 14 entries | page by page |
-//! | `jan` | once per 14 entries | once each | per 14 entries | page by page |
-//! | `oneirq` | once per 14 entries | once each | per 14 entries | one section per list |
-//! | `mel` | once per 14 entries | with the pages | once per truncation | one section per list |
+//! | `vanilla` | once per page | once each | per 14 entries | one by one |
+//! | `jan` | once per 14 entries | once each | per 14 entries | one by one |
+//! | `oneirq` | once per 14 entries | once each | per 14 entries | one list per section |
+//! | `mel` | once per 14 entries | with the pages | once per truncation | one list per section |
 //!
 //! The first pass waits for nothing and leaves pages that are latched or being written. The second
 //! pass waits for them (`truncate_inode_pages_range`, Linux 4.14 and 4.15). Pinned pages leave the

@@ -1,5 +1,5 @@
-//! Shadow entries: the record of an evicted page, and the conclusion from it at a refault
-//! (`mm/workingset.c`, Linux 6.12).
+//! Shadow entries: what an index remembers of an evicted page, and what follows from it at a
+//! refault (`mm/workingset.c`, Linux 6.12).
 //!
 //! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
 //! every activation. A shadow entry holds the time of the eviction on this clock. At the refault,
@@ -122,8 +122,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// For at most `pages` pages: a time must reach back over the eviction of all of them
-    /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
+    /// For a cache of at most `pages` pages: the clock's time must not wrap round before all of
+    /// them are evicted (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)

@@ -5,7 +5,7 @@
 //! from priority 12, one in 4,096, to priority 0, all of them. It
 //!
 //! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on everything
-//!    that is parked, again after objects were freed;
+//!    that is parked, once, and again after a shrinker has freed objects;
 //! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
@@ -81,9 +81,9 @@ struct Run<'a, S> {
     _active: Reclaiming<'a>,
 }
 
-/// Reclaims until `goal` is reached or nothing more can be freed. `enter` is called around each
-/// step that works on the stack itself; functions of the program run between two steps. Does
-/// nothing inside another reclaim of the same task.
+/// Reclaims until `goal` is reached or nothing more can be freed. Calls `enter` around each step
+/// that works on the stack itself; functions of the program run between two steps. Does nothing
+/// inside another reclaim of the same task.
 pub fn balance<S: CachingStack, G>(
     stack: &S,
     caller: ReclaimCaller,
@@ -273,8 +273,8 @@ impl<S: CachingStack> Run<'_, S> {
         }
     }
 
-    /// Takes freed pages back from page lists, where the budget still counts them as in use. Drains
-    /// the lists of other CPUs only once, because their users take the pages again.
+    /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the
+    /// lists of other CPUs only once, because their threads take the pages again.
     fn drain_lists(&mut self) {
         match core::mem::replace(&mut self.has_drained_lists, true) {
             true => self.lists().drain_slot(CacheHost::slot(self.stack)),

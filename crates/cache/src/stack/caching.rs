@@ -5,7 +5,7 @@ use crate::lru::{LruPolicy, Splice};
 use crate::page_cache::PageCache;
 
 /// The page cache of a stack, and its balance. All zero bytes at first. `balancing` comes first,
-/// because a program may use it without a cached page.
+/// because a program that caches no page may still use it.
 #[repr(C)]
 pub struct PageCaching<P: LruPolicy = Splice> {
     pub(super) balancing: Balancing,

@@ -1,11 +1,12 @@
 //! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
-//! It takes freed mappings and objects in barns first, which cost less to make again than a page,
-//! then clean unused pages, 32 in 200 us at a time, while this frees pages. The caller may hold any
-//! lock of the program, so it writes nothing and calls no function of the program. It only tries
-//! locks of mappings, and waits for LRU locks, whose holders request nothing. If all evictable
-//! pages belong to locked mappings, it naps outside of the gate, so that a holder can go on. The
-//! heap leaves the cache as many frames as lie below the low mark, or reads would be refused.
+//! The request first takes cached mappings and objects in barns, which cost less to make again than
+//! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. It
+//! may come from under any lock of the program, so it writes nothing and calls no function of the
+//! program. It only tries locks of mappings, and waits for LRU locks, whose holders request
+//! nothing. If all evictable pages belong to locked mappings, it naps outside of the gate, so that
+//! a holder can go on. The heap leaves the cache as many frames as lie below the low mark, or reads
+//! would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -63,8 +64,8 @@ fn evict_for<S: CachingStack>(
     }
 }
 
-/// Number of pages that the claimant may take next, while `missing` frames are missing. At its
-/// floor the cache takes no more than it needs, because the heap would take the rest.
+/// Number of pages that may be evicted next for `claimant`, while `missing` frames are missing. At
+/// its floor the cache evicts for itself only what it needs, because the heap would take the rest.
 fn evictable<S: CachingStack>(
     stack: &S,
     cache: PageCacheRef<'_, S>,

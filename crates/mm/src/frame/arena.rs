@@ -34,8 +34,8 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: lowest address after the first 2 GiB (or the first quarter of a small window),
-    /// else anywhere. So the pageblocks of zones lie together, and mappings have room to grow.
+    /// Mappings: lowest address behind the first 2 GiB (or first quarter of a small window), before
+    /// that if it must be. So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
 
@@ -178,9 +178,9 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent: on the wanted side with `room` free pageblocks after it, or on that
-    /// side, or anywhere. O(log pageblocks + count / 64), but see [`BlockBits::find`] for an
-    /// aligned extent.
+    /// Takes a free extent: in the wanted part of the window with `room` free pageblocks after it,
+    /// else in that part, else anywhere. O(log pageblocks + count / 64), but see
+    /// [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -239,8 +239,7 @@ impl Arena {
     }
 
     /// Returns whether the arena may unmap a piece, which may split one mapping of the kernel into
-    /// two. It may have 1,024 ranges, or a quarter of the mappings that a process may have if that
-    /// is more.
+    /// two: while `ranges` is below 1,024 or below a quarter of `vm.max_map_count`.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -267,7 +266,7 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the equations, while no other thread uses the arena; fails with the first that does
+    /// Checks the invariants, while no other thread uses the arena; fails with the first that does
     /// not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();

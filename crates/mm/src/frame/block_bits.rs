@@ -1,15 +1,15 @@
 //! The bits of the pageblocks of a window, and the search for free extents. In this file a *block*
 //! is a pageblock.
 //!
-//! An *entry* of four words holds the three bits of 64 blocks, and may hold a summary in its fourth
-//! word; small programs use one entry. 16 entries form a *group*, and 32 groups a *region*: a
-//! window of 8 TiB has 128 regions. The summary of such a *unit* holds the lengths of three extents
-//! of free blocks: the longest one, and those at its beginning and end. A search passes over units
-//! that cannot hold the wanted extent. The summary of a group lies in its first entry, that of a
-//! region in its second.
+//! An *entry* is four words; small programs use one entry. Three words hold the three bits of 64
+//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups: a window
+//! of 8 TiB has 128 regions. The summary of a group or region holds the lengths of three extents of
+//! its free blocks: the longest one, and those at its beginning and end. So a search passes over
+//! groups and regions that cannot hold the wanted extent. The summary of a group lies in its first
+//! entry, that of a region in its second.
 //!
-//! Equations: the summary of a group follows from its words, that of a region from its groups. A
-//! summary stores by how much each extent is shorter than the unit, so fresh zeros mean "all free".
+//! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
+//! summary stores how many blocks short of all each extent is, so fresh zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
@@ -179,8 +179,8 @@ impl BlockBits {
             .unwrap_or(end)
     }
 
-    /// The extents of blocks in `first..end` whose bits equal `is_set`, as `(start, end)`. The
-    /// iterator finds one at a time, so the caller may change bits of those that it has got.
+    /// The extents of blocks in `first..end` whose `bit` is `is_set`, as `(start, end)`. The
+    /// iterator finds one at a time, so the caller may change bits of extents that it has got.
     pub(super) fn extents(
         &self,
         bit: Bit,
@@ -232,7 +232,7 @@ impl BlockBits {
         }
     }
 
-    /// The first aligned block from `start` on with which `count` free blocks begin; `align_up`
+    /// The first block from `start` on that is aligned and begins `count` free blocks; `align_up`
     /// returns the first aligned block from a given one on. O(log blocks), and as much again for
     /// each free extent that begins at an unaligned block.
     pub(super) fn find(

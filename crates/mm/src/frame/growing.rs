@@ -19,7 +19,7 @@ pub(super) const UP: bool = false;
 /// Entry `i` lies `i + 1` entries before the start.
 pub const DOWN: bool = true;
 
-/// A growing number of `T`, shared by reference only. New entries are zero; entries are not
+/// An array of `T` that grows, shared by reference only. New entries are zero; entries are not
 /// dropped.
 pub struct GrowingArray<T, const DIRECTION: bool = UP> {
     os: &'static dyn Os,
@@ -45,8 +45,8 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     }
 
     /// An empty array at `start`, which owns [`span`](Self::span) bytes from there in its
-    /// direction; maps nothing. Panics if `start` or the alignment of entries does not fit to
-    /// pages.
+    /// direction; maps nothing. Panics if `start` is not at a multiple of a page, or `T` needs a
+    /// larger alignment.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }

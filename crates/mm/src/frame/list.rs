@@ -1,8 +1,8 @@
 //! The one intrusive list: doubly linked, through words that belong to its members.
 //!
-//! A list holds its two ends, or its front only. Its members' links lie where [`Links`] stores
-//! them: in the frame table, in descriptors of pageblocks, or in a table of a slab policy. It
-//! writes nothing into the memory that its members describe: a write would fault purged pages in.
+//! A list holds its two ends, or its front only. The links of members lie where [`Links`] stores
+//! them: in the frame table, in descriptors of pageblocks, or in a table of a slab policy. They do
+//! not lie in the free memory that members stand for: a write there would fault purged pages in.
 //!
 //! Equations: `head` is `NONE` iff the tail is; `previous(head) = next(tail) = NONE`;
 //! `previous(next(m)) = m` for every member `m` but the tail.
@@ -167,8 +167,8 @@ impl<M> Back<M> for () {
     fn set(&mut self, _last: Link<M>) {}
 }
 
-/// A list that holds both ends or, with `()` for `B`, its front only. Operations without a note are
-/// O(1).
+/// A list that holds both ends or, with `()` for `B`, its front only. Its functions are O(1) unless
+/// they say otherwise.
 #[derive(Debug)]
 pub struct List<M, B = Link<M>> {
     head: Link<M>,

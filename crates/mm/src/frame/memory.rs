@@ -4,8 +4,8 @@
 //! | <- links | kinds ->      <- states | pageblock descriptors -> | frames -> |
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
-//! Each part has addresses for all frames of the window. Frames are mapped where they are taken,
-//! tables from their start to the entries of the last frame in use.
+//! Each part has addresses for all frames of the window. The arena maps frames when they are taken;
+//! a table is mapped from its start to the entry of the last frame in use.
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -41,7 +41,7 @@ pub struct Memory {
 
 impl Memory {
     /// Chooses a window for `bytes` of frames; where addresses are scarce, for a half, a quarter
-    /// and so on. Maps only the bits of its pageblocks.
+    /// and so on. Maps only the table of the bits of pageblocks ([`Arena`]).
     ///
     /// # Errors
     /// If there are not even 64 MiB of addresses, or no memory for the bits.
@@ -134,7 +134,7 @@ impl Memory {
     /// Extends a taken extent by the `more` free pageblocks after it, in one mapping if possible.
     ///
     /// # Errors
-    /// `ENOMEM` where those are taken, or the error of the OS; the extent is unchanged then.
+    /// `ENOMEM` where not all are free, or the error of the OS; the extent is unchanged then.
     pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
@@ -201,9 +201,9 @@ impl Memory {
         })
     }
 
-    /// Unmaps an extent and frees its pageblocks; their contents are lost. Where the system
-    /// refuses, or the kernel might have too many mappings then, purges the extent and leaves it
-    /// mapped.
+    /// Unmaps an extent and frees its pageblocks; their contents are lost. Purges the extent and
+    /// leaves it mapped where the system refuses to unmap it, or the process might then have too
+    /// many mappings (`Arena::may_split`).
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
@@ -216,7 +216,7 @@ impl Memory {
             }
             self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
-                // The OS keeps locked pages in memory; this makes them zero.
+                // The OS does not purge locked pages, so they are set to zero here.
                 // SAFETY: mapped; the caller has taken the extent and gives it up.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }

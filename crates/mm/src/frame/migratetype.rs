@@ -1,6 +1,6 @@
 //! Migratetypes, by which pageblocks are grouped, and nodes.
 
-/// The groups of blocks, so that long-lived blocks do not keep others from merging (`enum
+/// The use of a pageblock, so that long-lived blocks do not keep others from merging (`enum
 /// migratetype`, Linux 6.x; its names and its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

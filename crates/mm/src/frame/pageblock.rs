@@ -1,8 +1,8 @@
 //! The descriptor of a pageblock: 320 bytes, 0.625 per frame.
 //!
-//! A doubly linked list needs two link words, and a free block of order 0 has one. So free single
-//! frames are a bitmap here, and a list links the pageblocks that have such frames. The zone's lock
-//! guards all fields except `faults`; any task may read `tag` without it.
+//! A doubly linked list needs two link words per member, and the frame table has one per frame. So
+//! free blocks of order 0 are a bitmap here, and a list links the pageblocks that have some. The
+//! zone's lock guards all fields except `faults`; any task may read `tag` without it.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`
@@ -188,8 +188,11 @@ impl Pageblock {
         }
     }
 
+    /// Does not write what is there already: the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.faults.store(faults as u8, Relaxed);
+        if self.faults() != faults {
+            self.faults.store(faults as u8, Relaxed);
+        }
     }
 
     /// Records that a huge page has brought the pageblock in, if it is `Huge`.
@@ -202,7 +205,9 @@ impl Pageblock {
     /// Records that all of it went back to the OS: a huge page has to bring it in again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        if self.faults() == Faults::Whole {
+            let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        }
     }
 
     #[inline]

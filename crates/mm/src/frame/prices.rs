@@ -1,14 +1,14 @@
 //! The prices of memory: durations of the calls that bring pages in.
 //!
 //! On one host a huge page costs half as much as 2 MiB in small pages. On another, the hypervisor
-//! takes away 2 MiB blocks that were free for some seconds: a huge page costs ten times as much
-//! then, and little right after its last use. Only the duration of a call shows this.
+//! takes away 2 MiB that were free for some seconds: then a huge page costs ten times as much as
+//! small ones, but right after its last use little. Only the duration of a call shows this.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Durations remembered. The shortest is the price: a thread that waits for a CPU makes its call
-/// look dear, and nothing makes a call look cheap.
+/// How many durations are remembered. The price is the shortest: the duration of a call includes
+/// waits of its thread for a CPU, and nothing makes it too short.
 const REMEMBERED: usize = 3;
 /// A call that takes less per frame has found its pages in memory: no CPU clears 4 KiB so fast.
 const LEAST_FRAME_NS: u64 = 40;
@@ -24,8 +24,8 @@ pub struct Prices {
 }
 
 struct Price {
-    /// Frames that came in since the last duration was remembered, and their time: `{frames : 32 |
-    /// ns : 32}`.
+    /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
+    /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
     /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at
     /// the same time may lose some.
@@ -84,8 +84,8 @@ impl Prices {
         self.small.us()
     }
 
-    /// Returns whether huge pages cost at most 1.5 times as much as small ones; they save that half
-    /// later in address translation. True where a price is not known.
+    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: it
+    /// saves that half later in address translation. True where a price is not known.
     #[must_use]
     pub(crate) fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {

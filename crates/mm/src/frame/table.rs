@@ -27,9 +27,9 @@ pub struct Kind(pub u8);
 impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
-    /// The table stores a kind times this factor, the bytes of an entry in the tables of a fast
-    /// path. So `free` needs no shift to get from a pointer to the header that it stores to, for
-    /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
+    /// The table stores a kind times this factor: the bytes of an entry in the tables of a fast
+    /// path, so that `free` finds the entry without a shift, and the next `malloc` waits less for
+    /// what `free` stores there. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
@@ -128,8 +128,8 @@ impl FrameState {
     }
 }
 
-/// The three arrays. All accesses are relaxed: the lock of its owner guards each entry, and the
-/// kind of an allocation does not change while it lives.
+/// The three arrays. All accesses are relaxed: each entry is guarded by a lock of the layer that
+/// owns the frame, and the kind of an allocation does not change while it lives.
 pub struct FrameTable {
     kind: GrowingArray<AtomicU16>,
     state: GrowingArray<AtomicU8, DOWN>,

@@ -1,5 +1,5 @@
-//! The part of the frames handed out that programs touch. It is often a small part of a large
-//! object; to bring in all of it would multiply the memory of a program.
+//! How much of the frames handed out programs touch: often a small part of a large object. To bring
+//! in all of it would multiply the memory of a program.
 //!
 //! `mincore` returns which pages are in memory, but other allocators do not call it, and a filter
 //! of system calls may kill a process for it. So the slab layer estimates by the kind of a frame. A
@@ -67,8 +67,8 @@ impl Default for KindSet {
 }
 
 impl Memory {
-    /// Counts the frames of slabs among up to a pageblock of frames, and those of kinds that are
-    /// touched whole. Frames that come or go during the call may or may not count.
+    /// Counts, among up to a pageblock of frames, those of slabs, and those of kinds in
+    /// `touched_whole`. Frames that come or go during the call may or may not count.
     #[must_use]
     pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
         let mut seen = Touched { handed_out: 0, touched: 0 };

@@ -54,8 +54,8 @@ impl CheckOptions {
     }
 }
 
-/// `QUARRY_DEBUG`: letters of `slub_debug`, or `-` for no check, and then objects that they apply
-/// to, after a comma each. A `*` ends a prefix, as in the kernel.
+/// `QUARRY_DEBUG`: letters of `slub_debug`, or `-` for no check. Names of the objects to check may
+/// follow, each after a comma; a `*` ends a prefix, as in the kernel.
 pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
     let mut parts = value.split(',');
     let letters = parts.next()?;

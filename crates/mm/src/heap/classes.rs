@@ -1,13 +1,13 @@
 //! Size classes: 16 bytes apart up to 128, then eight to a doubling, up to 32 KiB.
 //!
 //! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
-//! where classes are eighths of a doubling. From 1 to 8 KiB a slab has few objects: as many of
-//! 1,664 bytes as of 1,792. There the classes of a doubling are the largest sizes of which 15, 14
-//! and so on down to 8 objects fit into 16 times its lower end. Programs ask most for a little
-//! above a power of two (SQLite for journals of 1,032 and pages of 4,368 bytes): a slab has 15 of
-//! these, and with eighths it had 14. These classes are multiples of 64 bytes, for requests aligned
-//! to lines, except the first one above 4 KiB: a multiple would be 4,352 bytes, too small for
-//! SQLite's pages.
+//! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
+//! objects: with equal steps, as many of 1,664 bytes as of 1,792. There the classes from `n` to
+//! `2n` are the largest sizes of which 15, 14 and so on down to 8 objects fit into `16 n` bytes.
+//! Programs ask most for a little above a power of two (SQLite for journals of 1,032 and pages of
+//! 4,368 bytes): a slab has 15 of these, and with equal steps it had 14. These classes are
+//! multiples of 64 bytes, for requests aligned to cache lines. Only the first one above 4 KiB is
+//! not: it would be 4,352 bytes, too small for SQLite's pages.
 
 use crate::slab::CacheId;
 
@@ -89,8 +89,8 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that stands in for a hardly used one: every fourth of a doubling's eight, or itself up
-/// to 128 bytes. A request wastes at most 35 % of it.
+/// The class that stands in for a hardly used one: the next that is fourth or eighth of the eight
+/// in its doubling; up to 128 bytes the class itself. A request wastes at most 35 % of it.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
@@ -115,8 +115,8 @@ impl Served {
     }
 }
 
-/// The requests of each class, to check the size when an object is deleted; entry 0 is not a class.
-/// Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
+/// The requests that each class serves, to check the size when an object is deleted; entry 0 is not
+/// a class. An entry has the size of a [`Geometry`](crate::slab::Geometry).
 pub static SERVED: [Served; COUNT + 1] = {
     let mut served = [const { Served::NONE }; COUNT + 1];
     let mut class = 1;
@@ -161,8 +161,8 @@ mod tests {
         }
     }
 
-    /// A request from 1 to 8 KiB gets the memory of a slab of 16 to 64 KiB divided by as many
-    /// objects as could be in it, except what the alignment of classes to lines takes.
+    /// For a request from 1 to 8 KiB, a slab of 16 to 64 KiB has as many objects of its class as of
+    /// the request's own size, or one less because classes are multiples of a cache line.
     #[test]
     fn middling_requests_share_a_slab_with_as_many_as_fit() {
         for size in 1025..=8192_usize {

@@ -2,9 +2,9 @@
 //!
 //! Untouched pages of an extent cost nothing. The link words of its first frames describe a
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
-//! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` the
-//! number of its heap profile's record. A mapping is charged for the most frames that it has used
-//! since its extent was fresh, because those may be in memory.
+//! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
+//! number in the heap profile. A mapping is charged for the most frames that it has used since its
+//! extent was fresh, because those may be in memory.
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before
@@ -101,8 +101,8 @@ impl Mappings {
         self.lock().take(blocks, begins_well)
     }
 
-    /// Where all cached extents are too short, takes the one with the most memory and makes it
-    /// `blocks` pageblocks long; also returns whether that moved its pages. A move takes some
+    /// Takes the cached extent with the most memory, if it is shorter than `blocks` pageblocks, and
+    /// makes it that long; also returns whether this moved its pages. A move takes some
     /// microseconds, fresh memory a page fault for each page.
     fn enlarge_cached(
         &self,
@@ -133,8 +133,8 @@ impl Mappings {
         None
     }
 
-    /// Charges a cached extent for a mapping of `frames` frames, or releases it at the limit.
-    /// Returns the extent and its charge before.
+    /// Charges a cached extent for a mapping of `frames` frames; at the limit, releases the extent.
+    /// Returns it, and how many frames it was charged for before.
     fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
         let more = frames.saturating_sub(extent.charged);
         if !self.charge(zones, more) {

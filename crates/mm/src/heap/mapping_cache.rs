@@ -1,14 +1,14 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it. Where all are too short, it
-//! takes the one with the most memory, which `mapping` enlarges. A mapping that grows takes
-//! pageblocks of the cached extent after it; so a mapping that grows again and again finds its
-//! predecessor's memory there. An extent is joined with its neighbours when it is put, and gets the
-//! age of the oldest: an extent in constant use does not keep its neighbours in the cache.
+//! A request takes the front of the shortest extent that holds it. Where all are too short,
+//! `mapping` enlarges the one with the most memory. A mapping that grows takes pageblocks of the
+//! cached extent after it; so one that grows again and again finds its predecessor's memory there.
+//! An extent that is put is joined with its neighbours in the cache, and gets the age of the
+//! oldest: an extent in constant use does not keep its neighbours there.
 //!
 //! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put; `charged =
-//! sum of frames charged`; `count <= CACHED_EXTENTS`; numbers rise; only the first `charged <=
-//! blocks * 512` frames of an extent may be in memory.
+//! sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of their numbers;
+//! only the first `charged <= blocks * 512` frames of an extent may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::broken::{Broken, Check};
@@ -60,8 +60,8 @@ impl Extent {
     }
 }
 
-/// The most bytes of the cache: as many as are in use, because the recent peak of the process
-/// bounds its memory (`footprint`). With an eighth, a program that replaced 20 blocks of 5 to 25
+/// The most bytes of the cache: as many as are in use. (The memory of the process is bounded in
+/// `footprint`, by its recent peak.) With an eighth, a program that replaced 20 blocks of 5 to 25
 /// MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
@@ -128,8 +128,8 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and [worth
-    /// it](WORTH_ENLARGING). It may be [put back](Self::put_back).
+    /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and charged
+    /// for [enough](WORTH_ENLARGING). The caller may [put it back](Self::put_back).
     pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
@@ -182,8 +182,8 @@ impl MappingCache {
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room; joins neighbours if frames between them can be
-    /// charged.
+    /// Puts an extent for which there is room. Joins it with a neighbour if the uncharged frames
+    /// between the charged ones of both can be charged.
     pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
         let number = self.so_far;
         self.so_far += 1;
@@ -294,8 +294,8 @@ mod tests {
         (op, prop::bool::weighted(0.8))
     }
 
-    /// The state of each cached pageblock: the frames at its front that may be in memory, and the
-    /// number of its put.
+    /// For each cached pageblock, how many frames at its front may be in memory, and the number of
+    /// the extent with which it entered the cache.
     #[derive(Default)]
     struct Naive {
         kept: Vec<Option<(u32, u64)>>,
@@ -324,8 +324,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that no pageblock was put
-        /// earlier than the extent says.
+        /// Checks that all frames that may be in memory are charged, and that no pageblock is older
+        /// than the extent's `number` says.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =

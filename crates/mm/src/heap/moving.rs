@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour and
-//! limits a process's mappings (`vm.max_map_count`). Quarry uses a quarter of that number, and then
-//! copies pages.
+//! Moved pages are a mapping of the kernel's own, which it never merges with a neighbour; a process
+//! may have `vm.max_map_count` mappings. Once an eighth as many have moved, further pages are
+//! copied (see [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -52,8 +52,8 @@ impl MovedMappings {
         }
     }
 
-    /// Returns whether another move, which may split a mapping of the kernel into two neighbours,
-    /// leaves the program enough mappings.
+    /// Returns whether the program still has enough mappings of the kernel after another move,
+    /// which may split one into two.
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! The table also has the options of the process-wide instance and of the command. The command
-//! checks them all, and must not link the instance, whose constructors would run in it.
+//! The table also has the options of the process's own stack and of the command `quarry`. The
+//! command checks all options without linking that stack, whose constructors would run in it.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};

@@ -10,8 +10,8 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// Times that a request makes room and loses it to other requests before it gives up
-/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+/// How often a request may make room in a zone and find it taken by other requests before it gives
+/// up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
@@ -30,8 +30,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
-    /// Takes a block from the request's node while that stays above `mark`, with the request's
-    /// rights.
+    /// Takes a block from the request's node while that stays above `mark`; uses the reserves that
+    /// the request has a right to.
     pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
     }
@@ -60,8 +60,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Repeats, because other CPUs may take the room first: CPUs that begin at once take their
-        // batches from one step of growth.
+        // Other CPUs may take the room first, so this is repeated: CPUs that begin at once share
+        // one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {

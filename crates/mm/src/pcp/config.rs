@@ -75,9 +75,9 @@ const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
 ];
 
 impl<P> PageConfig<P> {
-    /// Lets the kernel's formulas assume `machine`. Nodes are fake where their number differs: each
-    /// has a zone, slots are dealt to them in turn, and the system does not know them. Panics where
-    /// `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
+    /// Lets the kernel's formulas assume `machine`. If it has another number of nodes, nodes become
+    /// fake: each has a zone, slots are dealt to them in turn, and the system does not know them.
+    /// Panics where `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
     pub fn declare(&mut self, machine: Machine) {
         let Machine { cpus, frames, nodes } = machine;
         assert!(cpus > 0, "a machine has CPUs");

@@ -43,8 +43,8 @@ impl<'a> Drain<'a> {
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
                 // One block for this list, one for each empty list before it, and those that the
-                // last list lacked. If this sum is the number of lists, no other list has a block,
-                // and this one gives all.
+                // last list lacked. If that is as many as there are lists, all others are empty,
+                // and this one gives all its blocks.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

@@ -5,10 +5,10 @@
 //! lock, signal handlers and children of a fork never find it half changed, and tasks may use it
 //! outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
-//! A request takes the front of the shortest extent that holds it. The other frames stay, however
-//! few: the front mostly comes back to them.
+//! A request takes the front of the shortest extent that holds it. The rest stays on the list,
+//! however short: when the front is freed, the two mostly join again.
 //!
-//! Invariants, for every word but 0:
+//! Invariants, for the extent in every word but 0:
 //! * its frames count as used in the budget, have no kind, and are kept nowhere else
 //! * they lie in one pageblock, which was movable when they came
 
@@ -187,8 +187,8 @@ impl ExtentList {
         (entry != Entry::NONE).then_some(entry)
     }
 
-    /// Takes one extent off a list without room: the shortest if there are too many extents, else
-    /// the longest. (Half of them at once halved the zone's critical sections, but took two
+    /// Takes one extent off a list without room: the shortest if every word is in use, else the
+    /// longest. (To take half of all extents halved the zone's critical sections, but took two
     /// microseconds for one call in ten thousand.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);

@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
-//! A CPU keeps the extents that it frees up to a share of the memory in use, so that a process
-//! hardly grows by them, but always one; where memory is short it keeps none.
+//! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
+//! that a process hardly grows by them. Where memory is short it keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -147,7 +147,7 @@ impl ListStore {
         }
     }
 
-    /// Gives back extents that have been listed since the last call; returns whether there were
+    /// Gives back the extents that have not changed since the last call; returns whether there were
     /// any.
     pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut has_aged = false;

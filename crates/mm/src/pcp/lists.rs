@@ -48,8 +48,8 @@ fresh_zero! {
         pub bypassed_allocs: u64,
         /// Blocks freed past the lists.
         pub bypassed_frees: u64,
-        /// Critical sections (lists or zone) that freed blocks of callers, as document 001 counts
-        /// them.
+        /// Critical sections, of the lists or of the zone, in which blocks of callers were freed,
+        /// as document 001 counts them.
         pub critical_sections: u64,
         /// Blocks with a wrong state on a list, which were dropped.
         pub bad_blocks: u64,
@@ -92,8 +92,8 @@ fresh_zero! {
         pub(super) counters: PcpCounters,
     }
 
-    /// The lists of one slot and node. Requests only try the lock, and go to the zone where it is
-    /// held; drains, statistics and `fork` wait for it.
+    /// The lists of one slot and node. Requests only try their lock, and go to the zone where
+    /// another thread holds it; drains, statistics and `fork` wait for it.
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,

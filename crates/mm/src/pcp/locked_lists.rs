@@ -83,10 +83,10 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, in their order, and takes the
-    /// first. A refill may not use the high-order reserve: a request that may goes to the zone if
-    /// the refill finds no block (`rmqueue_bulk` to Linux 6.19). (On fresh memory the states of two
-    /// CPUs' batches are neighbours. Skipping the line of 64 states that both share does not help:
-    /// processors fetch lines in pairs.)
+    /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
+    /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory two
+    /// CPUs' batches are neighbours, and share a cache line of 64 states. To skip this line does
+    /// not help: processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(

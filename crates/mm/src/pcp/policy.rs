@@ -28,8 +28,8 @@ pub struct SizeInputs {
 /// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
-/// Frames from which the lists of a growing zone get their sizes: 1 GiB, the smallest zone with the
-/// full batch. The zone's size at the start tells nothing about its program.
+/// The lists of a zone that grows get the sizes for this many frames: 1 GiB, the smallest zone with
+/// the full batch. The zone's size at the start tells nothing about its program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// A row of frees of orders 1..=3 sends all pages to the zone only if there are at least this
-    /// many: one batch, if the cache has room for it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// A row of frees of orders 1..=3 sends all pages to the zone only if at least this many are
+    /// listed: a batch, or 0 if the CPU's cache is too small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -160,8 +160,8 @@ pub fn low_list(order: Order, migratetype: MigrateType) -> usize {
 /// Lists of orders 0..=3 where each migratetype has its own.
 pub const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
-/// The `2^n - 1` nearest to `pages`, so that two tasks that exchange batches in turn do not always
-/// meet on the same cache colours (`zone_batchsize`).
+/// The `2^n - 1` nearest to `pages`. With a power of two, two tasks that exchange batches in turn
+/// might always meet on the same cache colours (`zone_batchsize`).
 const fn batch_from(pages: u32) -> u32 {
     if pages <= 1 {
         return 1;

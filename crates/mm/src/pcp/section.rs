@@ -11,10 +11,10 @@ use quarry_sys::percpu::SlotIndex;
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Gives a list of blocks back. Under `PerPage` each block has its own critical section. Under
-    /// `OneSection` a first pass checks all blocks, and a second one frees them in one critical
-    /// section per node (and one of the zone for orders without lists). Aborts the process where a
-    /// block is free already, for example by an earlier entry.
+    /// Gives a list of blocks back, as [`FreeListPolicy`] says. `PerPage`: each block in a critical
+    /// section of its own. `OneSection`: checks all blocks, then frees them in one critical section
+    /// per node (and one of the zone for orders without lists). Aborts the process where a block is
+    /// free already, for example by an earlier entry.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
         match self.free_list {
             FreeListPolicy::PerPage => self.free_each(slot, pages),
@@ -166,9 +166,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Frees the pieces of one block of `order` in one critical section. If no list takes such a
-    /// block, the pieces go to the zone: on lists they would keep their buddies from merging, only
-    /// to be drained.
+    /// Frees the pieces of one block of `order` in one critical section: to the zone if no list
+    /// takes blocks of `order`, because on lists the pieces would keep their buddies from merging,
+    /// only to be drained.
     #[inline(never)]
     fn free_pieces(
         &self,

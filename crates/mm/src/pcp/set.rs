@@ -18,8 +18,8 @@ pub(super) struct PcpSet<P> {
     pub(super) store: ListStore,
 }
 
-/// The migratetype of the list for blocks of type `of`. Blocks of the reserve go to movable lists,
-/// and return to the reserve by the type of their pageblock.
+/// The migratetype of the list for blocks of type `of`. Blocks of the high-order reserve go to
+/// movable lists, and return to it by the type of their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
@@ -52,8 +52,8 @@ impl<P: PagePolicy> PcpSet<P> {
     }
 
     /// Takes one block of a node: from the list, from a refill, or from the zone. A refill and the
-    /// zone serve only while the zone stays above `mark`; under a policy that tests every request,
-    /// the list does so as well.
+    /// zone give blocks only while the zone stays above `mark`; so does the list, if
+    /// [`PagePolicy::tests_every_request`].
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -183,9 +183,9 @@ impl<P: PagePolicy> PcpSet<P> {
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees the blocks of one node among the checked `pages` in one hold of the lists, those
-    /// without a list in one critical section of the zone. All go to the zone if another thread
-    /// holds the lists, or if the running task reclaims: only frames in the zone count as freed.
+    /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, those
+    /// without a list in one critical section of the zone. All go to the zone if another thread has
+    /// the lock, or if the running task reclaims: it counts only frames in the zone as freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,

@@ -1,12 +1,13 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Since 6.7: order 9 has a list for movable blocks and one for others (6.10); the row of freed
-//! blocks of orders 1..=3 that sends all pages to the zone is longer by half of `high_min` (6.16);
+//! Since 6.7: order 9 has a list for movable blocks and one for others (6.10); the row of frees of
+//! orders 1..=3 that sends all pages to the zone must be longer by half of `high_min` (6.16);
 //! drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two things differ in user space. A process has no fixed amount of memory to take an eighth of:
-//! without declared memory a CPU keeps at most 2,048 pages (8 MiB). And only requests that a list
-//! cannot serve are tested against watermarks, because the process holds listed pages already.
+//! Two things differ in user space. The kernel's bound is an eighth of the zone; a process has no
+//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And the
+//! process holds listed pages already, so only requests past the lists are tested against
+//! watermarks.
 //!
 //! Lists tune themselves since Linux 6.7. Allocations in a row double the next refill (63, 126, ..
 //! 2,016 pages of order 0); frees in a row make drains as large; `high` rises while that pays and
@@ -68,8 +69,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// The choice among the lists of order 9.
     fn huge_list(migratetype: MigrateType) -> usize;
 
-    /// Pages that must be freed in a row before a block of orders 1..=3 sends all pages to the
-    /// zone.
+    /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
     fn row(sizes: Sizes) -> u32;
 
     /// Most pages that a CPU keeps of memory of this description.

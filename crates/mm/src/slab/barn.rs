@@ -4,8 +4,8 @@
 //! In the kernel CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a
 //! fixed place in its slot, which saves the fast path one dependent load. An exchange copies object
 //! pointers between slot and barn by one restartable sequence, under the barn's lock. So a sheaf is
-//! just the objects of one exchange, and the barn is one stack of objects. The counts are under the
-//! same lock, because separate ones would be one more contended cache line.
+//! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
+//! counts, because a separate place for them would be one more contended cache line.
 //!
 //! Invariants: `lowest <= level <= most`; the first `level` entries of the storage are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
@@ -135,8 +135,8 @@ impl Barn {
         sheaves.lowest = 0;
     }
 
-    /// Offers `accept` up to `most - 1` objects, and returns one more. Refused objects stay in the
-    /// barn. `None` if the barn is empty. O(most) under the lock.
+    /// Offers `accept` up to `most - 1` objects from the top, and returns one more. Objects that it
+    /// refuses stay in the barn. `None` if the barn is empty. O(most) under the lock.
     ///
     /// (To prefetch the first 16 objects, which another CPU has in its cache, made nothing faster.)
     pub fn hand_out(
@@ -157,8 +157,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and return their
-    /// number. Returns this number, or 0 if there is no room or no memory for `count` objects.
+    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and say how many.
+    /// Returns their number, or 0 if there is no room or no memory for `count` objects.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,

@@ -1,8 +1,8 @@
 //! The barns of a cache, one for each node (Linux 6.18, `kmem_cache_node.barn`): CPUs of different
 //! nodes do not wait for each other, and objects stay near the CPUs that get them.
 //!
-//! The first node's barn lies in the policy itself. Barns of further nodes take memory only if a
-//! stack declares such nodes.
+//! The first node's barn lies in the cache's own state. The barns of further nodes are allocated
+//! when the cache is created, if the allocator has zones for such nodes.
 //!
 //! The kernel frees an object of another node's memory past sheaf and barn into its slab. Here the
 //! fast path does not check the node, so such objects enter a CPU's array, and may be handed out

@@ -8,9 +8,9 @@
 //! slab has at most 64 objects, this word is the bits. Else it is
 //! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
-//! A program that writes past the end of the slab before can overwrite these bits, and a bit that
-//! it sets would give an object a second owner. So the slab's unused bytes lie before the bits,
-//! which are compared with their digest when objects are taken, when a bit is wrong, and when the
+//! A program that writes past the end of the slab before this one could overwrite these bits, and
+//! so give an object a second owner. So the slab's unused bytes lie before the bits. The bits are
+//! compared with their digest when objects are taken, when a free finds its bit set, and when the
 //! slab goes.
 //!
 //! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
@@ -30,7 +30,7 @@ use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
-use crate::frame::{End, FRAME_BYTES, Kind, List, MigrateType, Order, Pfn};
+use crate::frame::{End, FRAME_BYTES, Kind, Links, List, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, Page, PageRequest};
 use crate::zone::Zones;
 use core::mem::MaybeUninit;
@@ -39,7 +39,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::prefetch::prefetch;
-use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
 /// The descriptor takes four link words.
@@ -84,6 +84,8 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
+    /// True if there were [`FAR_SLABS`] slabs at the last [`put`](Self::put).
+    is_far: AtomicBool,
 }
 
 struct Slab<'a> {
@@ -145,6 +147,14 @@ impl<'a> Slab<'a> {
         let behind = self.cache.first_object() - self.words() as usize * size_of::<u64>();
         // SAFETY: the header has room for the bits, so the address is in the slab.
         unsafe { self.address.add(behind) }
+    }
+
+    /// Brings the descriptor and the bits near.
+    fn prefetch(&self) {
+        self.frames.prefetch(self.pfn);
+        if !self.has_word_bits() {
+            prefetch(self.first_bits().as_ptr());
+        }
     }
 
     fn words(&self) -> u32 {
@@ -274,11 +284,7 @@ fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, object
     for object in objects {
         let pfn = context.slab_of(cache, *object);
         if last.replace(pfn) != Some(pfn) {
-            let slab = Slab::at(context, cache, pfn);
-            slab.frames.prefetch(pfn);
-            if !slab.has_word_bits() {
-                prefetch(slab.first_bits().as_ptr());
-            }
+            Slab::at(context, cache, pfn).prefetch();
         }
     }
 }
@@ -320,12 +326,15 @@ impl Lists {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let mut taken = 0;
+        let (mut taken, is_far) = (0, self.nr_slabs >= FAR_SLABS);
         for bucket in 0..BUCKETS {
             while taken < out.len()
                 && let Some(head) = self.slabs[bucket].first()
             {
                 let slab = Slab::at(context, cache, head);
+                if is_far && let Some(next) = slab.frames.next(head).get() {
+                    Slab::at(context, cache, next).prefetch();
+                }
                 let before = slab.free();
                 let count = slab.take(&mut out[taken..]);
                 taken += count;
@@ -342,6 +351,7 @@ impl BitmapSlabs {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            is_far: AtomicBool::new(false),
             lists: CountedLock::new(Lists {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
@@ -417,12 +427,12 @@ impl BitmapSlabs {
         taken
     }
 
-    /// Gives up to `most` objects of the existing slabs to `keep`: in pieces, the lowest address
-    /// last, in one critical section. If the caller `wants_all` and there are fewer, takes nothing:
-    /// the caller makes a new slab first, so that the objects of both slabs lie in one piece.
-    /// `keep` returns how many objects at the front of a piece it refuses; these go back to their
-    /// slabs, and the call ends. Returns the number of objects taken, refused ones included, and
-    /// whether `keep` refused none of them.
+    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
+    /// `keep` in pieces, the lowest address of a piece last. If the caller `wants_all` and there
+    /// are fewer, takes nothing: the caller makes a new slab first, so that a piece has objects of
+    /// both. `keep` returns how many objects at the front of a piece it refuses; these go back to
+    /// their slabs, and the call ends. Returns the number of objects taken, refused ones included,
+    /// and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces<P: PerCpu>(
         &self,
@@ -545,9 +555,16 @@ impl BitmapSlabs {
         objects: &[Object],
         keep: u32,
     ) -> List<Pfn> {
+        if self.is_far.load(Ordering::Relaxed) {
+            prefetch_slabs(context, cache, objects);
+        }
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.put(context, cache, objects);
+        let is_far = lists.nr_slabs >= FAR_SLABS;
+        if is_far != self.is_far.load(Ordering::Relaxed) {
+            self.is_far.store(is_far, Ordering::Relaxed);
+        }
         let emptied = lists.nr_empty() - empty;
         let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
         let detached = lists.detach_empty(context, cache, beyond);
@@ -664,9 +681,6 @@ impl Default for BitmapSlabs {
 impl Lists {
     #[inline]
     fn put<P: PerCpu>(&mut self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        if self.nr_slabs >= FAR_SLABS {
-            prefetch_slabs(context, cache, objects);
-        }
         let mut rest = objects;
         while let Some(&object) = rest.first() {
             let slab = BitmapSlabs::slab_of(context, cache, object);

@@ -1,9 +1,9 @@
 //! The bytes that all caches of a stack hold beyond what is in use, and their bounds.
 //!
-//! Objects in barns are memory that the process has already, like the free memory of zones; both go
-//! back to the operating system after a while without use. So barns may hold much until another
-//! part of the process needs memory. Before a request is served from memory that was never touched,
-//! barns are *shrunk* to their bound under pressure.
+//! Objects in barns, like the free memory of zones, are memory that the process has already. Both
+//! go back to the system after a while without use, and until then barns may hold much. But a
+//! request that would be served from never touched memory is *pressure*: before that, barns are
+//! shrunk to a lower bound ([`CacheLimits::barns_pressed`]).
 //!
 //! The room of arrays is bounded for each slot and for all slots, because a machine may have many
 //! CPUs: see [`CacheLimits::rooms`].
@@ -68,7 +68,7 @@ impl CacheLimits {
     }
 
     /// Most bytes that barns may hold now. Near the limit of the budget this is little more than
-    /// under pressure, because objects in barns count as used.
+    /// their bound under pressure, because objects in barns count as used.
     pub(super) fn barns_most(zones: &Zones) -> usize {
         let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;

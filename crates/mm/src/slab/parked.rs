@@ -4,8 +4,8 @@ use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Answers about parked objects. Every default means that the policy cannot tell, so a policy that
-/// parks nothing needs an empty block only.
+/// Answers about parked objects. By default a policy cannot tell; so for a policy
+/// that parks nothing an empty `impl` is enough.
 pub trait ParkedObjects<P: PerCpu>: Sized {
     /// Returns whether `object` seems to be among the running CPU's free objects. Rarely true by
     /// mistake, unlike [`is_parked`](Self::is_parked).

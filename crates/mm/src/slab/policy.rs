@@ -120,16 +120,16 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         }
     }
 
-    /// Gives back the unused memory that `what` names. Returns the number of caches that gave some;
-    /// all slots together count as one more.
+    /// Gives back the unused memory that `what` names. Returns how many caches gave some, one more
+    /// if slots did; for other requests than [`Reclaim::Idle`], perhaps fewer.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
-    /// Shrinks barns and lists to their bound under pressure, because a request took memory that
+    /// Shrinks barns and stocks to their bound under pressure, because a request took memory that
     /// was never touched. The caller may have little stack.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
-    /// One step of a walk through a cache's slabs: gives pages without an object in use back, and
-    /// returns the bytes. A policy that writes into free objects ends the walk.
+    /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
+    /// returns the bytes. The default ends the walk: for policies that write into free objects.
     fn purge_sparse(
         &self,
         _context: &SlabContext<'_, P>,

@@ -17,8 +17,8 @@ use crate::zone::Zones;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
 
-/// Slabs are populated once the cache's slabs have this many times the bytes that the request
-/// brings in, so that memory that is never used adds at most an eighth.
+/// Slabs are populated once the cache's slabs have this many times the bytes of the request that
+/// needs a slab, so that memory that is never used adds at most an eighth.
 const SLABS_SHARE: u64 = 8;
 /// A sample is checked after this many more slabs, when its objects have been handed out.
 const LOOK_AFTER: u32 = 4;
@@ -157,7 +157,7 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Returns whether a place of the page at `page`, inside `object`, is not zero. The places are
+/// Returns whether the page at `page`, inside `object`, is not zero at one of [`PLACES`]. These are
 /// multiples of 64 bytes from the object's start, because large data is aligned so.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);

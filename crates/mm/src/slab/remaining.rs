@@ -84,8 +84,8 @@ impl Remaining {
         self.objects
     }
 
-    /// Number of objects that are parked on CPUs that the shrink could not reach: 0 unless the
-    /// kernel refuses `membarrier`.
+    /// Number of objects that are parked on CPUs whose slots the shrink could not drain: 0 unless
+    /// the kernel refuses `membarrier`.
     #[must_use]
     pub fn parked(&self) -> u64 {
         self.parked
@@ -96,6 +96,8 @@ impl Remaining {
         self.named.into_iter().flatten()
     }
 }
+
+impl core::error::Error for Remaining {}
 
 impl fmt::Display for Remaining {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,8 +5,8 @@
 //! puts a sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in one
 //! critical section and one restartable sequence.
 //!
-//! A CPU whose array is empty and full by turns, because its program works in bursts larger than
-//! two sheaves, or which exchanges much with the barn, gets a larger array, until it is drained.
+//! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
+//! because the program works in bursts larger than two sheaves; or it exchanges much with the barn.
 
 use super::barn::Traffic;
 use super::barns::home;
@@ -126,8 +126,8 @@ impl Sheaf {
         has_left
     }
 
-    /// Notes that the array of `slot`, the running CPU's, was found `full`, or else empty; may give
-    /// it more room. The array becomes wide only if it `may_widen`.
+    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty; may
+    /// give it more room. The array becomes wide only if it `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
@@ -235,8 +235,8 @@ impl Sheaf {
     }
 
     /// Serves a request that found the array empty from the barn, else from the slabs. Calls
-    /// `taken` with the objects that enter the array. If never touched memory was taken, lets the
-    /// barns give under pressure and then calls `pressed`.
+    /// `taken` with the objects that enter the array. If never touched memory was taken, shrinks
+    /// barns to their bound under pressure, and then calls `pressed`.
     #[inline]
     pub(super) fn alloc_missed<P: Arrays>(
         &self,
@@ -322,8 +322,8 @@ impl Sheaf {
         answer
     }
 
-    /// Moves up to `most` objects from the existing slabs to the array, except one that becomes the
-    /// `answer` if this is `None`. Returns their number, and whether the array had room for all.
+    /// Takes up to `most` objects from the existing slabs: one for `answer` if that is `None`, the
+    /// others for the array. Returns their number, and whether the array had room for all.
     fn take_pieces<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -352,7 +352,7 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// Drains the arrays of idle slots and caches by one barrier; returns whether they held
+    /// Drains the arrays of idle slots and caches after one membarrier; returns whether they held
     /// objects.
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {

@@ -25,8 +25,8 @@ impl Sheaf {
         }
     }
 
-    /// Makes barns give `most` objects or 2 MiB, or until all hold at most `bound`. Large barns
-    /// give in turn; if no barn is large, the barns of `cache` give.
+    /// Makes barns give, until all together hold at most `bound` or have given `most` objects or 2
+    /// MiB. Large barns give in turn; if no barn is large, the barns of `cache` give.
     #[cold]
     #[inline(never)]
     fn shrink_barns<P: Arrays>(

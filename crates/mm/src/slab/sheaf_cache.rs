@@ -12,7 +12,7 @@ use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are untouched
-/// memory; those that the CPU does not need are handed out later in place of objects that are in
+/// memory: an object that the CPU does not need now is later handed out in place of one that is in
 /// memory. (Failed idea: to double the number each time while no array is found full saved nothing
 /// where a heap grows, and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
@@ -140,8 +140,8 @@ impl SheafCache {
 /// The policy `sheaf`; see `sheaf.rs`.
 #[repr(C)]
 pub struct Sheaf {
-    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. The bits lie outside
-    /// [`SheafCache`], because a page that is read before it is written costs two page faults.
+    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in [`SheafCache`], whose
+    /// page would be read before it is written, which costs two page faults.
     set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
     caches: [SheafCache; MAX_CACHES],
 }

@@ -88,10 +88,10 @@ pub struct Occupancy {
     /// Objects in use of the partial slabs.
     pub partial_live: u64,
     /// True if the program should move the object:
-    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would give another slab in use,
-    /// and the object's slab is no fuller than the average of the other partial slabs; or at most
-    /// an eighth fuller, and no fuller than the other slab. A program that moves such objects comes
-    /// to an end, with few slabs.
+    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take from another slab in
+    /// use, and the object's slab is no fuller than the average of the other partial slabs, or at
+    /// most an eighth fuller and no fuller than the slab taken from. A program that moves such
+    /// objects comes to an end, with few slabs.
     pub is_sparse: bool,
     /// True if the object alone keeps one of its pages from going back.
     pub frees_page: bool,

@@ -42,9 +42,9 @@ pub struct CacheTable {
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
 }
 
-// SAFETY: entry `n` is written under `adding`, while bit `n` of `live` is clear; then the bit is
-// set with release ordering. Readers read only entries whose bit they have seen. The caller of
-// `remove`, which clears the bit, promises that no thread reads the entry any more.
+// SAFETY: `add` writes entry `n` while it holds `adding` and bit `n` of `live` is clear, and then
+// sets the bit with release ordering. Readers read only entries whose bit they have seen. The
+// caller of `remove`, which clears the bit, promises that no thread reads the entry any more.
 unsafe impl Sync for CacheTable {}
 // SAFETY: as for Sync.
 unsafe impl Send for CacheTable {}
@@ -68,10 +68,10 @@ impl CacheTable {
         visit("caches->adding", &self.adding);
     }
 
-    /// Adds a cache whose slabs have the `layout`, once `take_up` has accepted it. If the request
-    /// `merges` and there is a mergeable cache of the same stride, and so with the same alignment,
-    /// returns that cache and counts one more alias (`slab_merge`, Linux 2.6.22). If `take_up`
-    /// fails with `EBUSY`, tries the next number.
+    /// Adds a cache whose slabs have the `layout`, once `take_up` has accepted it. If
+    /// `request.merges` and there is a mergeable cache of the same stride (and so of the same
+    /// alignment), only counts an alias of that cache and returns it (`slab_merge`, Linux 2.6.22).
+    /// If `take_up` fails with `EBUSY`, tries the next number.
     ///
     /// # Errors
     /// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power

@@ -1,8 +1,8 @@
 //! The width of a cache's arrays: when an array gets more room, and how many objects it exchanges.
 //!
-//! A narrow array holds two sheaves. A CPU that works in bursts, or exchanges much with the barn,
-//! gets a wide array. `CacheLimits::rooms` bounds the room of all arrays together, so an array may
-//! get less room than a narrow one; it then asks for more after some misses.
+//! A narrow array has room for two sheaves; that of a CPU that works in bursts, or exchanges much
+//! with the barn, becomes wide. `CacheLimits::rooms` bounds the room of all arrays together, so an
+//! array may get less room than a narrow one; it then asks for more after some misses.
 
 use super::context::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
@@ -18,16 +18,16 @@ const WIDE_BYTES: usize = 1 << 20;
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;
-/// A miss of a full array that was empty at its last miss adds this to the score. Another miss adds
-/// 1 if the barn has objects and a wide array would exchange more of them at a time.
+/// The gain of the score when an array is found full that was found empty at its last miss.
+/// Another miss adds 1 if the barn has objects and a wide array would exchange more at a time.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
 const ROOM_SCORE: u64 = 8;
 /// A refused array asks again after this many misses, because all CPUs share the lock.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
-/// Index of the word of an array's cell that records misses:
-/// `{- : 32 | score : 31 | was empty at the last miss : 1}`. The rest is `sys`'s.
+/// Index of the word of an array's cell whose lower half records misses (the rest is `sys`'s):
+/// `{- : 32 | score : 31 | was empty at the last miss : 1}`.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
 
@@ -92,8 +92,8 @@ impl Width {
         self.wide_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes that the array of `slot`, the running CPU's, was found `full`, or else empty. Gives it
-    /// more room if this is due and the `means` allow it. A lost update delays this a little.
+    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty. Gives
+    /// it more room if this is due and the `means` allow it. A lost update delays this a little.
     pub(super) fn note_miss<P: Arrays>(
         &self,
         percpu: &P,

@@ -9,7 +9,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Most frames that a smaller request gives back: 2 MiB, which takes about 100 us; later requests
+/// Most frames that a request for fewer gives back: 2 MiB, which takes about 100 us; later requests
 /// give back further frames. (Without this bound a small request of a process of 1 GiB sometimes
 /// gave 32 MiB, in 2 ms.) A larger request touches as much itself, which takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
@@ -30,8 +30,8 @@ impl<C: StackConfig> Stack<C> {
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called after a request that may have `taken` never touched frames: freed memory gives way if
-    /// the process would otherwise exceed its bound. O(nodes) and no lock if it does not.
+    /// Called after a request that may have taken `taken` never touched frames: if the process is
+    /// above its bound, gives freed memory back. O(nodes) and no lock if it is not.
     #[inline]
     pub fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {

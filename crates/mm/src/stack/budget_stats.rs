@@ -39,16 +39,32 @@ pub struct BudgetStats {
     pub slab_unreclaimable: usize,
     /// Quarry's own descriptors, which the budget does not charge.
     pub metadata: usize,
+    /// Free memory of the zones that may hold data, and goes back to the system.
+    pub free_dirty: usize,
+    /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
+    /// program. Too low by memory that is in use and was not touched yet; 0 without `/proc`.
+    pub unaccounted: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
     /// Counts of balances so far.
     pub balances: BalanceStats,
     /// Stages of direct reclaims.
     pub direct_reclaims: u64,
-    /// The longest durations in nanoseconds of 50 %, 99.9 % and 100 % of these stages.
-    pub direct_ns: [u64; 3],
+    /// Durations of these stages.
+    pub direct_ns: DirectNs,
     /// Requests that were refused at the limit of a group.
     pub group_refusals: u64,
+}
+
+/// The longest durations in nanoseconds of the quickest part of all direct reclaims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectNs {
+    /// Of half of them.
+    pub median: u64,
+    /// Of 99.9 % of them.
+    pub p999: u64,
+    /// Of all.
+    pub longest: u64,
 }
 
 /// The shortage of memory.
@@ -102,6 +118,13 @@ fn beyond_half(amount: usize, low: usize) -> usize {
 }
 
 impl BudgetStats {
+    /// Memory of the process that the limit does not bound: `metadata`, `free_dirty` and
+    /// `unaccounted`.
+    #[must_use]
+    pub const fn beside(&self) -> usize {
+        self.metadata + self.free_dirty + self.unaccounted
+    }
+
     /// `si_mem_available`, Linux 3.14 to 6.18, but without pages that no reclaim may take.
     pub(super) fn estimate(&self) -> usize {
         let pages = beyond_half(self.file.saturating_sub(self.pinned), self.low);

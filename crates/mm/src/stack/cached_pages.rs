@@ -1,5 +1,5 @@
-//! The interface between a stack and its page cache, whose memory gives way to the heap. The cache
-//! is a type parameter, and costs nothing in a stack without one.
+//! The interface between a stack and its page cache, which gives its memory to the heap when that
+//! is short. The cache is a type parameter, and costs nothing in a stack without one.
 //!
 //! The cache uses the stack as a [`CacheHost`], and the stack uses the cache as [`CachedPages`].
 
@@ -27,9 +27,9 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         "none"
     }
 
-    /// Takes frames from the cache for a request, and attempts it again; returns whether an attempt
-    /// succeeded. First takes memory that costs less to have again than a page, by
-    /// [`CacheHost::take_in_parts`].
+    /// Takes frames from the cache for a request, and attempts the request again; returns whether
+    /// an attempt succeeded. Calls [`CacheHost::take_in_parts`] first, for memory that costs less
+    /// to have again than a page.
     fn reclaim_for<H: CacheHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
@@ -149,9 +149,9 @@ pub trait CacheHost: Sized {
     /// Same as for `PerCpu::walk`.
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64;
 
-    /// Does a direct reclaim, and calls `attempt` whenever enough may be free, until an attempt
-    /// succeeds or no more memory is worth freeing. Returns whether an attempt succeeded. An
-    /// attempt needs up to `frames` frames.
+    /// Does a direct reclaim for an attempt that needs up to `frames` frames. Calls `attempt`
+    /// whenever enough may be free, until it succeeds or no more memory is worth freeing. Returns
+    /// whether it succeeded.
     fn reclaim_for(
         &self,
         claimant: Claimant,
@@ -166,9 +166,9 @@ pub trait CacheHost: Sized {
     /// slots).
     fn give(&self, stash: Stash, frames: u32);
 
-    /// Gives the zones memory of [`Stash::IN_PARTS`] until `missing` returns 0: up to `frames`
-    /// frames of freed mappings, and some objects of barns. Returns whether `missing` has fallen.
-    /// O(1) if these stashes are empty.
+    /// Gives the zones memory of the stashes [`Stash::IN_PARTS`] until `missing` returns 0: up to
+    /// `frames` frames of freed mappings, and some objects of barns. Returns whether `missing` has
+    /// fallen. O(1) if these stashes are empty.
     fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
     /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).

@@ -1,11 +1,11 @@
 //! State that decides when the next direct reclaim is worth its time.
 //!
-//! A reclaim right after another one finds only memory that was freed since, or charged since and
-//! not in use. So after a reclaim that has not helped its request, further requests that find no
-//! memory are refused without a reclaim, for at most 10 ms, unless
+//! A reclaim right after another one finds only memory that was freed since, or that was charged
+//! since and is not in use. So after a reclaim that has not helped its request, for at most 10 ms
+//! further requests that find no memory are refused without a reclaim, unless
 //!
-//! * fewer frames are in use than the reclaim left, or a freed mapping is cached;
-//! * enough frames for the request have been charged since;
+//! * fewer frames are in use than the reclaim left, or a stash holds a freed mapping or block;
+//! * more frames are in use, and the request needs no more than the reclaim left free;
 //! * a cache has freed more objects than it has handed out since. (A slab that became empty
 //!   although the number of objects is the same is found up to 10 ms later.)
 //!

@@ -1,9 +1,9 @@
 //! Direct reclaim: a request that found no memory reclaims and is attempted again, if that is worth
 //! the time (see `deferral.rs`).
 //!
-//! Memory that is freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`):
-//! other tasks that miss reclaim for themselves. There are two stages, the second only if the first
-//! does not help:
+//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`); other
+//! tasks whose requests find no memory reclaim for themselves. There are two stages, the second
+//! only if the first does not help:
 //!
 //! 1. with a page cache: freed mappings and objects in barns, and then pages, which cost more to
 //!    have again ([`CachedPages::reclaim_for`]);
@@ -21,8 +21,8 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Nanoseconds from a reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us if
-/// nothing is held, and up to a millisecond if many CPUs hold much.
+/// Nanoseconds from a reclaim that has not helped to the next. A reclaim takes 5 us if nothing is
+/// held, and up to a millisecond if many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
@@ -112,7 +112,7 @@ impl<C: StackConfig> Stack<C> {
         let (used, room) = (self.used_beside_claims(), budget.limit().saturating_sub(before));
         used < before
             || used > before && frames <= room
-            || [Stash::Mappings, Stash::Withheld, Stash::Extents].iter().any(|it| self.holds(*it))
+            || [Stash::Mappings, Stash::Withheld, Stash::Lists].iter().any(|it| self.holds(*it))
             || coarse_ns() >= until
             || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
     }

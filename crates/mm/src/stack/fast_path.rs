@@ -12,7 +12,7 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize};
 /// Puts each word that every call reads at a [quiet place](StackOffsets::is_quiet).
 const SKEW: usize = 40;
 
-/// The alignment fixes its place within 256 bytes, because a processor makes a load wait for a
+/// Aligned, so that each word keeps its offset modulo 256: a processor makes a load wait for a
 /// pending store to the same offset of another page. With a word of the fast paths at a multiple of
 /// 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took 1.2 times as long
 /// (AMD EPYC, family 25). (Alignment to a page moved other words of the stack to such places:
@@ -28,7 +28,7 @@ pub(super) struct FastPath<P> {
     /// copy of the arena's span, which grows: the slow path updates it.
     pub(super) span: AtomicUsize,
     /// The kinds of frames times [`Kind::STEP`](crate::frame::Kind::STEP). Points to where the kind
-    /// of address 0 would be, so that a kind is found without the base.
+    /// of address 0 would be, so that an address selects its kind without `base`.
     pub(super) kinds: AtomicPtr<AtomicU16>,
     pub(super) percpu: P,
     /// The stride of each cache; 0 if there is no cache.
@@ -72,8 +72,8 @@ pub struct StackOffsets {
 }
 
 impl StackOffsets {
-    /// Returns whether the word at this offset keeps clear of the first words of objects of 256
-    /// bytes and of multiples, which programs write most.
+    /// Returns whether the word at this offset lies at no multiple of 256: there lie the first
+    /// words of objects of 256 bytes and of multiples, which programs write most.
     #[must_use]
     pub const fn is_quiet(word: usize) -> bool {
         !word.is_multiple_of(256)

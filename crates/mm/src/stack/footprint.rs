@@ -1,27 +1,27 @@
 //! Bounds freed memory: the process should be no larger than memory in use has made it lately.
 //!
-//! Freed memory that the process holds costs nothing up to its recent peak of memory in use. A
-//! program that allocates and frees 10 MiB again and again may keep them. But a program that then
-//! grows would be larger than necessary. So freed memory gives way to memory that is about to be
+//! As long as the process holds no more than its recent peak of memory in use, freed memory costs
+//! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a program
+//! that then grows would be larger than necessary. So freed memory goes back before other memory is
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
 //! The peak is that of the last one to two windows of half a second.
 //!
-//! A program that alternates between kinds of memory touches again the pages that went back. So no
-//! more than an allowance goes back: half of the peak at once, and in the long run per second a
+//! A program that alternates between kinds of memory touches again the pages that went back. So
+//! there is an allowance: half of the peak may go back at once; in the long run, per second, a
 //! quarter of the peak, or the pages that a twentieth of the time can bring in again at their
 //! measured price, whichever is less. (With four times that allowance PHP took 7 % more time, and
 //! realloc by pages four times as long.)
 //!
 //! Only whole pageblocks and cached mappings go; smaller blocks are left to the reclaim thread.
-//! (Two threads that replaced objects of up to 128 KiB made 180 system calls of 30 us each per
-//! million operations for smaller blocks, and faulted them in again; without them the peaks of
+//! (When they went too, two threads that replaced objects of up to 128 KiB made 180 system calls of
+//! 30 us each per million operations for them, and faulted them in again. Without them the peaks of
 //! perl, python3, lua and sqlite3 are the same to 1.5 %.)
 //!
-//! A process above the bound goes down to the peak, a margin below the bound. So it grows by the
-//! margin before the next time, and causes no more page faults than this growth does. A small
-//! request gives back one step, and later requests the other steps. After memory could not go back
-//! because it lies in pieces, the next try comes once the process has grown by a margin on top.
+//! The bound is the peak and a margin. A process above it goes down to the peak; then it may grow
+//! by the margin before more goes back, which bounds the page faults. A small request gives back
+//! one step, and later requests the other steps. If memory cannot go back because it lies in
+//! pieces, the next try comes once the process has grown by another margin.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;

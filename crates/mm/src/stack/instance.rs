@@ -48,8 +48,8 @@ pub struct SampledBlock {
     pub usable: usize,
 }
 
-/// The instruments of a stack (see `instruments.rs`). They have a record of each *recorded*
-/// allocation.
+/// The instruments of a stack (see `instruments.rs`). An allocation of which one of them keeps a
+/// record is a *recorded* one.
 pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// All instruments off: all zero bytes.
     const NEW: Self;
@@ -173,9 +173,9 @@ pub(crate) struct Inner<'a, C: StackConfig> {
 /// A new stack is all zero bytes, so that a static one touches only the pages of the parts that it
 /// uses. No part is ever dropped, because pointers into its memory may outlive it.
 ///
-/// The fields that every start writes come first, then the tables of caches, then the fields that a
-/// program may never use: a start writes a third of the pages that it wrote in the compiler's
-/// order.
+/// First come the fields that every start writes, then the tables of caches, then the fields that a
+/// program may never use. In the order that the compiler chose, a start wrote three times as many
+/// pages.
 #[repr(C)]
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
@@ -201,8 +201,8 @@ pub struct Stack<C: StackConfig> {
 }
 
 // SAFETY: `init` writes `built` once, before it sets `is_built` with release ordering, and readers
-// look at `built` only after they have seen that. Its contents and all other fields synchronise
-// themselves.
+// look at `built` only after they have seen `is_built`. The contents of `built` and all other
+// fields synchronise themselves.
 unsafe impl<C: StackConfig> Sync for Stack<C> {}
 // SAFETY: no part of a stack belongs to a thread.
 unsafe impl<C: StackConfig> Send for Stack<C> {}

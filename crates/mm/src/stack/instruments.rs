@@ -1,7 +1,7 @@
 //! Which instruments of a stack are on.
 //!
-//! An instrument that is on makes limits of the fast paths 0. So every request takes its slow path,
-//! and only slow paths ask the instruments.
+//! An instrument that is on sets `small_end` of the fast paths to 0, some also `span`. So every
+//! request takes its slow path, and only slow paths ask the instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|
@@ -63,8 +63,8 @@ impl Instruments {
         }
     }
 
-    /// The instruments that are on, for a task that compares them before and after it stores
-    /// limits.
+    /// The instruments that are on. A task that stores limits compares them before and after, and
+    /// tries again if they have changed.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,7 +1,7 @@
 //! Takes and frees blocks of the running CPU's list: no lock, no gate, no instrument.
 //!
-//! If another thread forks in the middle, the block is on a list or held by this thread; in the
-//! latter case the child loses the block, as it loses an object.
+//! If another thread forks meanwhile, a block is on a list, or the thread in this code holds it; in
+//! the latter case the child loses the block, as it loses an object.
 
 use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;

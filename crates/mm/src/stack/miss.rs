@@ -16,8 +16,8 @@ pub enum Claimant {
     Cache,
 }
 
-/// See the head of the file. Memory that is freed while it exists belongs to the request, up to
-/// `frames`.
+/// See the head of the file. While it exists, up to `frames` frames that are freed belong to the
+/// request.
 pub struct Miss<'a> {
     claimant: Claimant,
     frames: u32,

@@ -54,7 +54,7 @@ mod withheld;
 mod withholding;
 
 pub use budget_stats::bytes;
-pub use budget_stats::{BalanceStats, BudgetStats, Pressure};
+pub use budget_stats::{BalanceStats, BudgetStats, DirectNs, Pressure};
 pub use cached_pages::{CacheHost, CachedPages};
 pub use caches::CacheRef;
 pub use call::{Entry, MIN_ALIGN, Request};

@@ -2,7 +2,7 @@
 //!
 //! `malloc` and `free` would not do: the next `malloc` gets the object that was just freed, so each
 //! moved object would take the place of the one moved before, and no slab would become empty. These
-//! functions pass by slots and barns.
+//! functions use slabs directly, past slots and barns.
 
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};

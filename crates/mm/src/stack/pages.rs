@@ -17,8 +17,8 @@ const BATCH: usize = 64;
 /// The options of a request for pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageFlags {
-    /// The caller cannot wait (`GFP_ATOMIC`): the request may use the reserves below the min mark
-    /// and for high orders, but causes no reclaim and no growth of a zone.
+    /// The caller cannot wait (`GFP_ATOMIC`): the request may use frames below the min mark and the
+    /// reserve for high orders, but causes no reclaim and no growth of a zone.
     pub atomic: bool,
     /// All bytes are 0 (`__GFP_ZERO`).
     pub zeroed: bool,

@@ -155,7 +155,7 @@ impl<C: StackConfig> Report<'_, C> {
             ("shrinkable", figures.shrinkable),
         ];
         table(out, "budget, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))?;
-        let (balances, [half, most, all]) = (&figures.balances, figures.direct_ns);
+        let (balances, took) = (&figures.balances, &figures.direct_ns);
         let lines = [
             ("pageoutrun", balances.runs),
             ("balanced", balances.reached),
@@ -166,9 +166,9 @@ impl<C: StackConfig> Report<'_, C> {
             ("objects freed", balances.objects_freed),
             ("frames freed", balances.frames_freed),
             ("direct", figures.direct_reclaims),
-            ("direct p50, ns", half),
-            ("direct p99.9, ns", most),
-            ("direct max, ns", all),
+            ("direct p50, ns", took.median),
+            ("direct p99.9, ns", took.p999),
+            ("direct max, ns", took.longest),
             ("group refusals", figures.group_refusals),
             ("refused", balances.refused),
             ("refused, dirty", balances.refused_dirty),

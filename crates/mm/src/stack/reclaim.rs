@@ -13,9 +13,9 @@
 //! 5. of a cache without an operation since the last look, pages of sparse slabs without an object
 //!    in use go to the operating system. Only Quarry's own thread does this.
 //!
-//! Dirty blocks are counted, not tracked: the fewest frames that were dirty at any time since the
-//! last look were not needed, and are *due*. Due frames are purged in steps of at most 16 MiB; a
-//! thread of the program does one step at a time.
+//! Dirty frames are counted, not tracked: of a zone, the fewest that were dirty at any time since
+//! the last look were not needed, so as many are *due*. Due frames are purged in steps of at most
+//! 16 MiB; a thread of the program does one step at a time.
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
@@ -30,8 +30,8 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// Frames of clean pageblocks, 16 MiB, whose address space a zone keeps at least: a program that
-/// frees and allocates by turns needs it again at once.
+/// A zone keeps the address space of free clean pageblocks up to this many frames, 16 MiB, or more:
+/// a program that frees and allocates by turns needs it again at once.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// Slots with the same number modulo this form a group, which is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
@@ -216,7 +216,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
         bytes
     }
 
-    /// Same as [`look`](Self::look), for looks half a `delay_ns` apart: also decides how long
+    /// Same as [`look`](Self::look), for looks half a `delay_ns` apart. Also decides how long freed
     /// memory is kept, up to eight delays.
     #[inline(never)]
     pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {

@@ -124,7 +124,7 @@ impl<C: StackConfig> Stack<C> {
         ] {
             event(name, value);
         }
-        let (balances, [half, most, all]) = (&budget.balances, budget.direct_ns);
+        let (balances, took) = (&budget.balances, &budget.direct_ns);
         for (name, value) in [
             ("pageoutrun", balances.runs),
             ("balance_reached", balances.reached),
@@ -136,9 +136,9 @@ impl<C: StackConfig> Stack<C> {
             ("balance_frames_freed", balances.frames_freed),
             ("allocstall", stats.direct_reclaims),
             ("direct_reclaim", budget.direct_reclaims),
-            ("direct_reclaim_p50_ns", half),
-            ("direct_reclaim_p999_ns", most),
-            ("direct_reclaim_max_ns", all),
+            ("direct_reclaim_p50_ns", took.median),
+            ("direct_reclaim_p999_ns", took.p999),
+            ("direct_reclaim_max_ns", took.longest),
             ("group_refusals", budget.group_refusals),
         ] {
             event(name, value);

@@ -110,7 +110,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// A block of pages for a request whose class finds no memory for a slab: a slab needs up to 32
-    /// frames, the block only those of the request. (SLUB then takes a slab of the smallest order
+    /// frames, the block only those of the request. (There SLUB takes a slab of the smallest order
     /// that holds an object, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
     #[cold]
     fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
@@ -289,9 +289,9 @@ impl<C: StackConfig> Stack<C> {
         (frames.kind(pfn) == Kind::PAGES).then(|| (pfn, frames.link(pfn)))
     }
 
-    /// The fast path of a free; after false, call [`free_slow`](Self::free_slow), which finds the
-    /// reason again: to return it would cost each exit of the assembler's path an instruction.
-    /// O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
+    /// The fast path of a free. After false, call [`free_slow`](Self::free_slow), which looks for
+    /// the reason itself: to return it here would cost the assembler's path an instruction per
+    /// exit. O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.

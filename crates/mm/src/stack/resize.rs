@@ -4,12 +4,12 @@
 //! An allocation that must move because it grows by at most an eighth gets a quarter more than its
 //! old bytes, because the program will ask again. So a block that grows by small steps to `n` bytes
 //! moves at most `log(n) / log(1.25)` times, and at most `4 n` bytes are copied in all. The price:
-//! a block of `old` bytes that should have `size > old` gets at most
+//! if a block of `old` bytes grows to `size > old`, it gets at most
 //! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that
 //! doubles, gets what it asks for.
 //!
-//! Blocks of pages grow into the free frames after them. A block that must move because it grows
-//! goes, if possible, to a place where as many free frames follow it; these stay free.
+//! Blocks of pages grow into the free frames after them. A block that must move to grow goes, if
+//! possible, where it is followed by as many free frames as it has; these stay free.
 
 use super::call::{Entry, MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
@@ -95,8 +95,8 @@ impl<C: StackConfig> Stack<C> {
         self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
     }
 
-    /// Demands that a request of `size` bytes at a multiple of `align`, a power of two, can have
-    /// got `object`, or the last `realloc` did. Counts a wrong size, and aborts only if
+    /// Checks that a request of `size` bytes at a multiple of `align`, a power of two, or the last
+    /// `realloc` to that size can have got `object`. Counts a wrong size, and aborts only if
     /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses.
     pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if self.watch.demand(self, entry, object, size, align) {
@@ -152,8 +152,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Counts a wrong size; returns false if it is an error, which it is only while the checks are
-    /// on. Programs that run on every other allocator delete objects through a base class without a
+    /// Counts a wrong size. Returns false if it is an error, which it is only while the checks are
+    /// on: programs that run on every other allocator delete objects through a base class without a
     /// virtual destructor, and the address alone decides what is freed.
     pub fn forgives_wrong_size(&self) -> bool {
         self.wrong_sizes.fetch_add(1, Ordering::Relaxed);

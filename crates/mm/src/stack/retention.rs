@@ -3,8 +3,8 @@
 //!
 //! A program that works in bursts frees memory that the next burst needs, and to fault it in again
 //! may cost more than the burst itself. If at least half of the memory that went back is needed
-//! again within [`MOST_LOOKS`] looks, memory is from then on kept for as long as that took; if not,
-//! for half as long as before.
+//! again within [`MOST_LOOKS`] looks, memory is then kept longer, by the time until it was needed;
+//! if much was not, for half as long as before.
 //!
 //! Time is counted in looks, which are half delays, with those that a sleeping thread skips.
 //!

@@ -10,15 +10,15 @@ use crate::slab::{Reclaim, SlabPolicy};
 use quarry_sys::percpu::PerCpu;
 
 impl<C: StackConfig> Stack<C> {
-    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes).
+    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
     pub(super) fn holds(&self, stash: Stash) -> bool {
         let inner = self.inner();
         match stash {
             Stash::Mappings => inner.mappings.cached_bytes() >= FRAME_BYTES,
             Stash::Barns => inner.limits.barns() > 0,
             Stash::Withheld => self.withheld.is_there_for_others(),
-            Stash::Extents => inner.pages.lists_any_extent(),
-            Stash::Cache | Stash::Slabs | Stash::Lists => false,
+            Stash::Lists => inner.pages.lists_any_extent(),
+            Stash::Cache | Stash::Slabs | Stash::Extents => false,
         }
     }
 

@@ -1,9 +1,9 @@
 //! A freed large block that is inaccessible to the program, so that stale pointers fault.
 //!
-//! The first large block that the program frees in 100 ms becomes inaccessible, and goes to the
-//! page allocator only when the next such block takes its place. This costs up to three system
-//! calls, and one to get the block back. So a program that often frees large blocks keeps its
-//! speed, and one that rarely does finds its errors. The checks have a larger ring.
+//! If a program frees large blocks, one in 100 ms becomes inaccessible, and goes to the page
+//! allocator only when the next such block takes its place. This costs up to three system calls,
+//! and one to get the block back. So a program that often frees large blocks keeps its speed, and
+//! one that rarely does finds its errors. The checks withhold more blocks.
 //!
 //! A withheld block has no memory, but counts as used. A request that finds no other memory gets
 //! it.

@@ -16,10 +16,10 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes up to `most` blocks of `order`, lowest addresses first, from the smallest block of
-    /// `migratetype` that holds one, or from one pageblock with free blocks of order 0. Passes each
-    /// to `give`, which sets its state, with whether it is known to be zero; returns how many.
-    /// O(orders + blocks).
+    /// Takes up to `most` blocks of `order`, lowest addresses first: out of the smallest block of
+    /// `migratetype` that holds one, or, of order 0, from one pageblock. Passes each to `give`,
+    /// which sets its state, and says whether it is known to be zero. Returns how many. O(orders +
+    /// blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,
@@ -67,7 +67,7 @@ impl Locked<'_> {
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
     /// From the order of a pageblock on, a block also merges with a buddy of another type (but not
-    /// of the high-order reserve), whose pageblocks take the block's type.
+    /// of the high-order reserve); the pageblocks of the buddy take the block's type.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);

@@ -3,12 +3,12 @@
 //! Zones charge frames that leave their free lists and uncharge those that come back; the heap
 //! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
-//! The marks are the kernel's (see `watermark`), with the limit as the managed memory: `min` grows
-//! with its root, the gaps with the limit itself. They are compared with `free = limit - used`:
+//! The marks are the kernel's (see `watermark`), with the limit as the managed frames: `min` grows
+//! with the limit's root, the gaps with the limit. They are compared with `free = limit - used`:
 //!
 //! * below `low` the reclaim thread works, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, once a shrinker or a page cache
-//!   exists ([`keep_reserve`](Budget::keep_reserve)). A program without them has all of its limit.
+//! * the frames below `min` are a reserve for tasks that reclaim, from the first shrinker or page
+//!   cache on ([`keep_reserve`](Budget::keep_reserve)). Other programs have all of their limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
 //! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames
@@ -88,8 +88,8 @@ impl Budget {
         if count == 1 {
             return self.charge_one(frames);
         }
-        // A batch for a CPU's list does not go below the low mark: it would wake the reclaim thread
-        // for pages that no program has asked for yet. A single block may go below it.
+        // A batch for a CPU's list does not take `free` below the low mark: it would wake the
+        // reclaim thread for pages that no program has asked for yet. A single block may.
         match self.charge_below(&self.batch_ceiling, count, frames) {
             0 if count > 0 => self.charge_one(frames),
             fit => fit,

@@ -41,16 +41,16 @@ impl Locked<'_> {
         }
     }
 
-    /// Keeps a block of a movable pageblock until the caller takes an extent from it, at once; only
-    /// until then may extents fill the pageblock.
+    /// Makes a block of a movable pageblock an extent. The caller takes frames of it at once; only
+    /// until then may the extents fill the pageblock.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
     /// Turns the free blocks of one movable pageblock into extents, unless that leaves too little
-    /// on the lists. Chooses a pageblock with a block of at least a quarter of `count`, because
-    /// every extent of `count` frames contains such a block.
+    /// on the lists of blocks. Chooses a pageblock with a free block of at least a quarter of
+    /// `count`: a pageblock with `count` free neighbouring frames has one.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;

@@ -1,8 +1,8 @@
 //! Extents: best fit for an exact number of frames among the free frames of movable pageblocks.
 //!
-//! A block trimmed to the size of a request leaves frames that only smaller requests can use, and
-//! free neighbours do not merge unless they are buddies. So the frames that such requests leave
-//! over or give back are not free blocks but bits of their pageblock, where any neighbours form one
+//! A block that is cut to the size of a request leaves frames that only smaller requests can use,
+//! and free neighbours do not merge unless they are buddies. So the frames that such requests leave
+//! or give back do not become blocks, but bits of their pageblock, where any neighbours form one
 //! extent. Lists order the pageblocks by their longest extent; a request takes the shortest extent
 //! that holds it, from a pageblock whose longest extent is hardly longer.
 //!
@@ -24,8 +24,8 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of extents, in frames. Per-CPU lists keep blocks for smaller requests; of larger
-/// extents a pageblock holds only one.
+/// The sizes of requests for extents, in frames. Smaller ones are served by per-CPU lists of
+/// blocks; of larger extents a pageblock has room for only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two lists, in frames.
 const STEP: u32 = 8;

@@ -28,8 +28,8 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Returns whether a request claims the pageblock of a block of `order`: a large one, or one whose
-/// theft would scatter blocks that never move.
+/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: for a
+/// large block, or if it would scatter blocks that never move.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
@@ -144,8 +144,8 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Changes the type of pageblocks that one free block fills; returns whether it is known to be
-    /// zero.
+    /// Changes the type of the pageblocks that one free block fills; returns whether the block is
+    /// known to be zero.
     fn retag_free(&mut self, pfn: Pfn, order: Order, to: MigrateType) -> bool {
         let memory = self.memory;
         let from = memory.pageblocks().of(pfn).tag();

@@ -164,7 +164,7 @@ impl FreeAreas {
     }
 
     /// Takes up to `most` blocks of order 0 of the first pageblock that has any; returns how many.
-    /// Passes each to `give`, which sets its state, with whether it is known to be zero. O(blocks).
+    /// `give` gets each, and whether it is known to be zero, and sets its state. O(blocks).
     #[inline(never)]
     pub(super) fn take_singles(
         &mut self,
@@ -223,8 +223,8 @@ impl FreeAreas {
         self.less(order, of, 1);
     }
 
-    /// Uncounts frames of blocks that began in the pageblock of `pfn` and are on no list any more;
-    /// `dirty` of them are not known to be zero.
+    /// Uncounts `frames` frames of blocks that began in the pageblock of `pfn` and have left their
+    /// list; `dirty` of them are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,

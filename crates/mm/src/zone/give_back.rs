@@ -1,8 +1,8 @@
 //! Giving back: a zone returns wholly free pageblocks to the window, because a mapping or another
 //! zone needs them, or because they have been free for a while.
 //!
-//! Afterwards the pageblock is in no zone, all states are `USED`, no frame is kept as an extent,
-//! and the window has it free again.
+//! A pageblock that was given back is in no zone, all its frames have the state `USED`, none is in
+//! an extent, and the window has it free again.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};

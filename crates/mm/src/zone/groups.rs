@@ -1,8 +1,8 @@
 //! Groups: file mappings with limits of their own in the budget (the kernel's memory control
 //! groups).
 //!
-//! A group is charged for its mappings' cached pages. Group 0, the root, is everything that belongs
-//! to no other group; it counts nothing, and its only limit is the budget's.
+//! A group is charged for the cached pages of its file mappings. Group 0, the root, is everything
+//! that belongs to no other group; it counts nothing, and its only limit is the budget's.
 //!
 //! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
 //! is gone has no members, and nothing charged.
@@ -37,8 +37,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Beyond it, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only the pins of
-    /// mappings that were made under such a limit are counted.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only pins by file
+    /// mappings that were made while the group had such a limit are counted.
     pub pinned_max: u32,
 }
 
@@ -236,8 +236,8 @@ impl Groups {
     /// Removes a group that has no members, and nothing charged; returns whether it is gone.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // Pages that were pinned when their mapping was removed stay charged until their last pin
-        // goes. After the exchange no member can join.
+        // Pages that were pinned when their file mapping was removed stay charged until their last
+        // pin goes. After the exchange no member can join.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {

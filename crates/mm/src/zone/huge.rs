@@ -1,13 +1,13 @@
 //! Huge pages for slabs, while the program touches nearly all memory of its slabs.
 //!
 //! The first touch of a huge page brings in all of it, so it does not show how much the program
-//! touches. Therefore a zone now and then leaves a pageblock to plain faults, as a *sample*. After
-//! some more claims of whole pageblocks, it counts the sample's frames of slabs, and those of slabs
-//! that are touched whole (the slab layer notes which). The zone asks for huge pages as long as the
-//! last sample was dense, and huge pages cost hardly more than small ones (see `Prices`).
+//! touches. Therefore a zone now and then leaves a pageblock to faults of small pages, as a
+//! *sample*. Some claims of whole pageblocks later, it counts the sample's frames of slabs, and how
+//! many are of slabs that are touched whole (the slab layer notes which). The zone asks for huge
+//! pages while the last sample was *dense*, and huge pages cost hardly more than small ones.
 //!
-//! Cached pages need no samples, because the page cache fills each page that it takes. They lie in
-//! movable pageblocks, which slabs do not claim; the page cache announces them.
+//! Cached pages need no samples, because the page cache fills each page that it takes, and
+//! announces it here. They lie in movable pageblocks, which slabs do not claim.
 
 use super::block::Block;
 use crate::frame::{
@@ -15,21 +15,21 @@ use crate::frame::{
 };
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones from 64 MiB on ask for huge pages: a half-used one then adds little to their memory. With
-/// 8 MiB, and looks one pageblock earlier, lua had 78 % fewer faults, as much memory and 0.96 of
-/// the time, but sqlite had 66 % fewer faults, 4.3 % more memory (the rest of its last huge page)
-/// and took as long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40
-/// and 24 interleaved runs of each on Zen 5).
+/// Zones from 64 MiB on ask for huge pages: a half-used one then adds little to their memory.
+/// Compared with that, with 8 MiB, and looks one pageblock earlier, lua had 78 % fewer faults, as
+/// much memory and 0.96 of the time; sqlite had 66 % fewer faults, 4.3 % more memory (the rest of
+/// its last huge page) and took as long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had
+/// 3.3 % more memory (40 and 24 interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks claimed between a sample and the look at it. By then the lists of CPUs have handed
-/// out its blocks.
+/// Pageblocks that are claimed between a sample and the look at it. By then slabs have got the
+/// blocks of the sample from the lists of CPUs.
 const LOOK_AFTER: u32 = 2;
 /// Frames of a sample that slabs must have for the sample to count.
 const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
 /// While samples are dense, the zone takes the next one after as many claims as it has pageblocks,
-/// and at least this many: a heap pays for a sample each time that it doubles.
+/// and at least this many: so a heap has one sample each time that it doubles.
 const SAMPLE_AFTER_LEAST: u32 = 32;
 
 pub(super) struct HugePages {
@@ -47,7 +47,7 @@ impl HugePages {
     }
 
     /// Chooses how the kernel brings in the pageblocks of a free block, which slabs will fill from
-    /// its start. Programs touch frames of the kinds in `touched_whole` whole.
+    /// its start. Programs touch all of a frame whose kind is in `touched_whole`.
     pub(super) fn claimed(
         &mut self,
         memory: &Memory,
@@ -108,8 +108,8 @@ impl HugePages {
 /// many as the page cache has taken before it asks.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page with this frame: with one of 64, because
-/// [`is_fresh`] looks at each frame of the pageblock.
+/// Returns whether the page cache asks for a huge page when it takes this frame: for one frame of
+/// 64, because [`is_fresh`] looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
@@ -126,9 +126,9 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 /// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
-/// Keeps a pageblock in small pages before a part of it goes back to the OS. khugepaged would make
-/// it huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its default
-/// from Linux 2.6.38 to 6.18).
+/// Tells the OS to keep a pageblock in small pages, before a part of it is purged. khugepaged would
+/// make it huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its
+/// default from Linux 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();

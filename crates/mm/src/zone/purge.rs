@@ -142,8 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges whole pages of the OS in extents of at least `least` frames; also returns the purged
-/// frames.
+/// Purges whole pages of the OS in extents of `dirty` with at least `least` frames. Returns also
+/// which frames were purged.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,

@@ -4,8 +4,8 @@
 //! take the reserve below the min mark of the budget, and never reclaims within its own reclaim.
 //!
 //! A request that has found no memory reclaims with a *claim* for its frames, without a right to
-//! the reserve. The frames that it frees stay charged and its own until it is served, so that no
-//! other request takes them first (`capture_control`, Linux 5.1, does so for compaction).
+//! the reserve. The frames that its task frees stay charged, and the claim holds them until it is
+//! served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
 //!
 //! Invariants: a task has one place at most; `inside` = places that are taken; each claim has `held
 //! <= wanted`, and only its task changes it.
@@ -89,8 +89,8 @@ impl Reclaimers {
         self.enter_for(0)
     }
 
-    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames, or for the reserve if it is
-    /// 0.
+    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 stands for the reserve,
+    /// without a claim.
     pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;

@@ -1,5 +1,5 @@
-//! The time in which memory is reclaimed for a zone (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Per-CPU
-//! lists keep less during it, because requests are about to need what they hold.
+//! Marks zones while memory is reclaimed for them (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Their
+//! per-CPU lists keep less meanwhile, because requests are about to need what the lists hold.
 
 use super::zone::Zone;
 use super::zones::Zones;
@@ -17,8 +17,8 @@ impl Zones {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks the zones that `concerns` chooses as being reclaimed for, until the last such guard is
-    /// dropped.
+    /// Marks the zones that `concerns` chooses as being reclaimed for, until the returned value (of
+    /// several, the last) is dropped.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {

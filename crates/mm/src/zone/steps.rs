@@ -7,8 +7,8 @@ const STEP_MAX: u32 = 16;
 
 pub(super) struct Steps {
     step: u32,
-    /// Pageblocks that were taken when the window last refused; it may give some once that number
-    /// has changed.
+    /// How many pageblocks were taken when the window last refused; while as many are, it would
+    /// refuse again.
     refused_at: Option<usize>,
 }
 

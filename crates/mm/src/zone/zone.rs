@@ -1,7 +1,7 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. Once for each critical section, when
-//! it is dropped, it publishes a copy of the counts that other threads read without the lock.
+//! [`Locked`] is the only way to change the state of a zone. When it is dropped, at the end of a
+//! critical section, it publishes a copy of the counts that other threads read without the lock.
 //! Requests test watermarks against this copy before they take the lock, as the kernel does; so a
 //! request may pass a mark by the frames that other threads take in between.
 //!
@@ -185,8 +185,8 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone serves a request down to `mark`. Tests the high mark first, and
-    /// notes whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
+    /// Returns whether the zone is above `mark` for a request. Tests the high mark first, and notes
+    /// whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -209,8 +209,8 @@ impl Zone {
         self.marks.clear_boost();
     }
 
-    /// Returns whether the zone was found below its high mark and cannot grow, or the budget was
-    /// found below its own (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was found below its high mark when it could not grow, or the budget
+    /// is short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {

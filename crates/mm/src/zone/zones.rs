@@ -140,9 +140,9 @@ impl Zones {
         self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
-    /// Notes that the page cache has taken a frame and fills it, and will fill the others of its
-    /// pageblock: if hardly any frame there has an owner, the pageblock becomes a huge page. O(1);
-    /// for one frame of 64 in a pageblock that is not huge, O(512) under the zone's lock.
+    /// Notes that the page cache has taken a frame and will fill all of its pageblock: if hardly
+    /// any frame there has an owner, the pageblock becomes a huge page. O(1); for one frame of 64
+    /// in a pageblock that is not huge, O(512) under the zone's lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
@@ -203,8 +203,8 @@ impl Zones {
     }
 
     /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
-    /// pageblock) from one node, in one critical section; `None` where no extent holds them and a
-    /// new one would bring the zone below its low mark. O(pageblocks looked at), which is bounded.
+    /// pageblock) from one node, in one critical section; `None` where no extent holds them and to
+    /// make one would take the zone below its low mark. O(pageblocks looked at), which is bounded.
     pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(count, || self.of(node).take_extent(count, align))
@@ -217,8 +217,8 @@ impl Zones {
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
-    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all are kept as
-    /// extents, in one critical section: the extent that ends at `pfn` grows by them.
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all are free in
+    /// extents, in one critical section: for the allocation that ends at `pfn`, which grows.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
@@ -333,8 +333,8 @@ impl Zones {
         }
     }
 
-    /// Reserves the pageblocks of a block that a high-order atomic request has just got, unless 1 %
-    /// of the zone is less than a pageblock, or is reserved already.
+    /// Puts the pageblocks of a block that a high-order atomic request has just got into the
+    /// reserve, unless 1 % of the zone is less than a pageblock, or is reserved already.
     #[cold]
     #[inline(never)]
     pub fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {

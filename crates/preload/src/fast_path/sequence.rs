@@ -11,10 +11,10 @@
 //! does not reorder.
 //!
 //! A pair of malloc and free is a chain through memory: each call loads the header that the
-//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The table compares forms that
-//! were tried on an Intel Xeon of family 6, model 207 (Emerald Rapids), in cycles per pair: of one
-//! size; of two sizes, nested and in turn; eight blocks of one size; one of 1,000 blocks of random
-//! sizes replaced; batches of 100.
+//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table compares forms
+//! that were tried on an Intel Xeon of family 6, model 207 (Emerald Rapids), in cycles per pair.
+//! Its columns: one size; two sizes, nested and in turn; eight blocks of one size; one of 1,000
+//! blocks of random sizes replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -24,10 +24,10 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | without that, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! 16-bit offsets for classes as well change nothing. The next forms were tried on an AMD EPYC of
-//! family 26, model 2 (Zen 5), in another loop: one size; two blocks of one size; nested and in
-//! turn; eight of one size; one of eight sizes, drawn at random. Each row adds its change to the
-//! row above it, except rows with a dash, which were not kept.
+//! 16-bit offsets for classes as well change nothing. The forms of the second table were tried on
+//! an AMD EPYC of family 26, model 2 (Zen 5), in another loop: one size; two blocks of one size;
+//! two sizes, nested and in turn; eight of one size; one of eight sizes, drawn at random. Each row
+//! adds its change to the row above it, except rows with a dash, which were not kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -38,9 +38,9 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! Also not kept, compared with the first row: the top loaded beside the header in `free` too (in
-//! turn 26.7), a commit by `add` to memory (28.0), the object checked within the sequence (20.6 in
-//! turn, two instructions more, and 23.4 of two sizes at random).
+//! Also not kept, compared with the first row of this table: the top loaded beside the header in
+//! `free` too (in turn 26.7), a commit by `add` to memory (28.0), the object checked within the
+//! sequence (20.6 in turn, two instructions more, and 23.4 of two sizes at random).
 //!
 //! On this EPYC a chain of several sizes waits for the address to which `free` stores the header:
 //! the next `malloc` loads its header only when that address is known, though it belongs to another

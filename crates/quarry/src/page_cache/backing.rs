@@ -1,7 +1,6 @@
-//! The trait of backings (files, devices, anything with bytes at offsets), and the errors of pages.
+//! The trait of backings: files, devices, anything with bytes at offsets.
 
-use core::fmt;
-pub use quarry_sys::errno::OsError;
+use crate::error::OsError;
 
 /// The kind of access to cached pages: [`ReadOnly`] or [`ReadWrite`].
 pub trait Access: sealed::Sealed + Send + Sync + 'static {
@@ -56,7 +55,7 @@ mod sealed {
 ///
 /// let mapping = quarry::PageCache::open(Offsets)?;
 /// assert_eq!(mapping.read(5)?[..8], (5u64 * 4096).to_le_bytes());
-/// # Ok::<(), quarry::PageError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// Any thread that uses the mapping calls these functions, several at once; the background thread
@@ -131,73 +130,5 @@ pub trait Backing: Send + Sync + 'static {
     /// The cause; then writes may be lost.
     fn sync(&self) -> Result<(), OsError> {
         Ok(())
-    }
-}
-
-/// The reason why a page is not available, or cannot be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PageError {
-    /// There is no memory for a page: the limit is reached, and every cached page is pinned, dirty
-    /// or otherwise in use.
-    Full,
-    /// The backing refused.
-    Io(OsError),
-    /// The page begins after the end of the backing, or no mapping can have a page with this index.
-    OutOfRange {
-        /// The page.
-        index: u64,
-        /// Bytes of the backing; `u64::MAX` for a mapping without a backing.
-        size: u64,
-    },
-    /// [`Backing::may_write`] returned false for this many pages, which stay dirty.
-    Withheld {
-        /// Number of pages.
-        pages: usize,
-    },
-    /// Another task uses the page, and the call does not wait.
-    Busy,
-    /// The mapping was made before a `fork`, and belongs to the parent process.
-    Forked,
-    /// Pages cannot have this size: they have `4 KiB << order`, with an order of 0 to 4.
-    NoSuchOrder {
-        /// The requested order.
-        order: u8,
-    },
-    /// `QUARRY_DISABLE=1`: the C library serves requests, and there is no page cache.
-    Disabled,
-}
-
-impl fmt::Display for PageError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => out.write_str(
-                "no memory for a page: the limit is reached, and all cached pages are in use or \
-                 dirty",
-            ),
-            Self::Io(error) => write!(out, "the backing refused: {error}"),
-            Self::OutOfRange { index, size } => {
-                write!(out, "page {index} begins behind the end of the backing at {size} bytes")
-            }
-            Self::Withheld { pages } => {
-                write!(out, "the backing does not allow {pages} dirty pages to be written yet")
-            }
-            Self::Busy => out.write_str("the page is in use by somebody else"),
-            Self::Forked => {
-                out.write_str("the mapping belongs to the process that forked this one")
-            }
-            Self::NoSuchOrder { order } => {
-                write!(out, "no pages of 4 KiB << {order}: the order is 0 to 4")
-            }
-            Self::Disabled => out.write_str("QUARRY_DISABLE=1: there is no page cache"),
-        }
-    }
-}
-
-impl core::error::Error for PageError {}
-
-impl From<OsError> for PageError {
-    fn from(error: OsError) -> Self {
-        Self::Io(error)
     }
 }

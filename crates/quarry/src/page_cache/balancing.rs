@@ -68,11 +68,6 @@ fn want() {
     }
 }
 
-pub(super) fn want_now() {
-    RETRY_AT_NS.store(0, Relaxed);
-    want();
-}
-
 /// Asks for a balance if it is due after the page cache has grown. The caller has no lock. O(1).
 #[inline]
 pub(super) fn want_if_due() {
@@ -99,7 +94,7 @@ fn balance_if_due() {
 }
 
 /// Waits for the end of a balance, for at most `ns` nanoseconds.
-pub(super) fn wait_for_progress(ns: u64) {
+fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
     want();
     futex::wait_at_most(&PROGRESS, seen, ns);
@@ -197,7 +192,15 @@ impl Balancer for PageCaching {
     }
 
     fn want_now() {
-        want_now();
+        RETRY_AT_NS.store(0, Relaxed);
+        want();
+    }
+
+    fn approach(beyond: usize, ns: u64) {
+        if !has_thread() {
+            reclaim(beyond);
+        }
+        wait_for_progress(ns);
     }
 
     fn work() {

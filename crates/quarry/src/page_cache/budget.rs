@@ -2,79 +2,34 @@
 //! `docs/budget.md` describes what is counted, and what happens at the limit.
 
 use super::balancing;
-use super::registration::{BudgetError, Kind, Registration};
+use super::registration::{Kind, Registration};
+use crate::error::{Error, accept};
 use crate::instance::STACK;
-use crate::process::{self, Mode, ensure_ready};
+use crate::process::{Mode, ensure_ready};
 use crate::{background, limits};
-use core::time::Duration;
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
-use quarry_mm::frame::{FRAME_BYTES, MetadataKind};
+use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, Pressure};
-use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions, Zone};
-use quarry_sys::clock::coarse_ns;
+use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
 use quarry_sys::statm::anonymous_bytes;
 
-/// Longest sleep of a wait between two looks at the budget: 10 ms.
-const STEP_NS: u64 = 10_000_000;
+/// More bytes than any heap has.
+const MOST_BYTES: usize = 16 << 40;
 
 /// The budget of the process.
 ///
 /// ```
-/// # use quarry::{Budget, Count, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
-/// # use std::sync::Mutex;
-/// #[global_allocator]
-/// static A: quarry::Quarry = quarry::Quarry;
+/// use quarry::{Budget, Pressure, Registration};
 ///
-/// struct Results(Mutex<Vec<String>>);
-///
-/// impl Shrinker for Results {
-///     fn count(&self, _: &ShrinkControl) -> Count {
-///         Count::Objects(self.0.lock().unwrap().len() as u64)
-///     }
-///
-///     fn scan(&self, control: &ShrinkControl) -> Scanned {
-///         let mut results = self.0.lock().unwrap();
-///         let left = results.len().saturating_sub(control.objects as usize);
-///         let freed = results.split_off(left).len() as u64;
-///         Scanned::Objects { freed, scanned: freed }
-///     }
-/// }
-///
-/// fn main() {
-///     let Some(budget) = Budget::get() else { return };
-///     let results = std::sync::Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
-///     let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default());
-///     assert!(budget.reclaim(1 << 20) > 0);
-///     assert!(results.0.lock().unwrap().len() < 10_000);
-///     drop(registered);
-/// }
+/// let budget = Budget::get().expect("Quarry serves");
+/// let told: Registration = budget.on_pressure(|now: Pressure| eprintln!("{now:?} pressure"))?;
+/// let stats = budget.stats();
+/// println!("{} of {} bytes, and {} beside them", stats.used, stats.limit, stats.beside());
+/// drop(told);
+/// # Ok::<(), quarry::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(());
-
-/// A limit that was set, and how far the process is from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "memory goes back in the background; this says how far that is"]
-pub struct Resize {
-    target: usize,
-}
-
-/// The state of a [`Resize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of the limit that was set.
-    pub target: usize,
-    /// Bytes in use.
-    pub used: usize,
-}
-
-impl Progress {
-    /// Returns whether use is within the limit.
-    #[must_use]
-    pub const fn is_done(self) -> bool {
-        self.used <= self.target
-    }
-}
 
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +62,21 @@ impl GroupOptions {
 /// Limits for one part of the program: for the file mappings that name this group.
 ///
 /// Dropping the handle does not remove the group while mappings belong to it.
+///
+/// ```
+/// # use quarry::{Budget, FileBacking, GroupOptions, PageCache};
+/// let budget = Budget::get().expect("Quarry serves");
+/// let tenant = budget.group(&GroupOptions { max: 1 << 20, ..GroupOptions::default() })?;
+/// let program = FileBacking::open("/proc/self/exe")?;
+/// let mapping = PageCache::builder().group(&tenant).open(program)?;
+/// for index in 0..400 {
+///     mapping.read(index)?;
+/// }
+/// assert!(tenant.usage().used <= 1 << 20, "of 1.6 MB");
+/// drop(mapping);
+/// tenant.remove().expect("no mapping belongs to it");
+/// # Ok::<(), quarry::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Group(GroupId);
 
@@ -127,30 +97,11 @@ fn frames(bytes: usize) -> u32 {
     u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX)
 }
 
-fn used() -> usize {
-    STACK.pages().zones().budget().used() as usize * FRAME_BYTES
-}
-
 impl Budget {
     /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
     #[must_use]
     pub fn get() -> Option<Self> {
         (ensure_ready() == Mode::Ready).then_some(Self(()))
-    }
-
-    /// Sets the limit, like [`Quarry::set_limit`](crate::Quarry::set_limit). It applies to requests
-    /// at once. The background thread then gives back memory until use is within the limit, as far
-    /// as memory can be freed. Never fails: memory that is in use stays in use.
-    pub fn set_limit(self, bytes: usize) -> Resize {
-        limits::set_own(bytes);
-        background::start_for_callbacks();
-        balancing::want_now();
-        Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
-    }
-
-    /// The distance of the process from the current limit.
-    pub fn resize(self) -> Resize {
-        Resize { target: self.limit().unwrap_or(usize::MAX) }
     }
 
     /// Bytes that may be in use; `None` if there is no limit. O(1).
@@ -162,30 +113,26 @@ impl Budget {
     /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
     /// that grows with the square root of the limit). `scale` is the gap between the marks in
     /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
-    pub fn set_marks(self, min: Option<usize>, scale: u32) {
+    ///
+    /// # Errors
+    /// [`Error::NotAccepted`] for another scale, or a `min` above the limit.
+    pub fn set_marks(self, min: Option<usize>, scale: u32) -> Result<(), Error> {
+        accept("the scale of the marks", scale as usize, 1..=3000)?;
+        accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;
         let options = MarkOptions { min: min.map(frames), scale };
         STACK.pages().zones().budget().set_marks(options);
+        Ok(())
     }
 
-    /// The figures of the budget: a snapshot. O(caches * CPUs + cached pages).
+    /// The figures of the budget, and of the memory beside it: a snapshot. O(caches * CPUs + cached
+    /// pages), and reads a file of `/proc`.
     #[must_use]
     pub fn stats(self) -> BudgetStats {
         let _inside = crate::gate::enter();
-        STACK.budget_stats()
-    }
-
-    /// Bytes that the process has in memory outside of the budget: stacks, code that was written
-    /// to, memory that it has mapped itself. `None` without `/proc`. The result is too low by the
-    /// memory that was requested from Quarry but not yet touched.
-    #[must_use]
-    pub fn unaccounted(self) -> Option<usize> {
-        let zones = STACK.pages().zones();
-        let dirty: usize = zones.all().map(|zone: &Zone| zone.dirty() as usize).sum();
-        let stats = process::stats()?;
-        let metadata: usize =
-            MetadataKind::ALL.iter().map(|kind| stats.metadata_bytes(*kind)).sum();
-        let ours = used() + dirty * FRAME_BYTES + metadata;
-        Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
+        let stats = STACK.budget_stats();
+        let ours = stats.used + stats.beside();
+        let unaccounted = anonymous_bytes().map_or(0, |bytes| bytes as usize).saturating_sub(ours);
+        BudgetStats { unaccounted, ..stats }
     }
 
     /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the bytes
@@ -203,7 +150,7 @@ impl Budget {
         self,
         shrinker: S,
         options: ShrinkerOptions,
-    ) -> Result<Registration, BudgetError> {
+    ) -> Result<Registration, Error> {
         let registered = Registration::of(shrinker, |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
@@ -221,7 +168,7 @@ impl Budget {
     pub fn on_pressure<F: Fn(Pressure) + Send + Sync + 'static>(
         self,
         tell: F,
-    ) -> Result<Registration, BudgetError> {
+    ) -> Result<Registration, Error> {
         unsafe fn call<F: Fn(Pressure)>(context: *const (), level: Pressure) {
             // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
@@ -246,33 +193,8 @@ impl Budget {
     ///
     /// # Errors
     /// If there are 255 groups.
-    pub fn group(self, options: &GroupOptions) -> Result<Group, BudgetError> {
-        STACK.groups().create(options.limits()).map(Group).ok_or(BudgetError::TooMany)
-    }
-}
-
-impl Resize {
-    /// The current state. O(1).
-    #[must_use]
-    pub fn progress(self) -> Progress {
-        Progress { target: self.target, used: used() }
-    }
-
-    /// Waits until use is within the limit, for at most `most`. Without a background thread, the
-    /// caller itself reclaims, like [`Budget::reclaim`].
-    pub fn wait(self, most: Duration) -> Progress {
-        let end = coarse_ns().saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-        loop {
-            let progress = self.progress();
-            let left = end.saturating_sub(coarse_ns());
-            if progress.is_done() || left == 0 {
-                return progress;
-            }
-            if !background::has_thread() {
-                balancing::reclaim(progress.used - progress.target);
-            }
-            balancing::wait_for_progress(left.min(STEP_NS));
-        }
+    pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
+        STACK.groups().create(options.limits()).map(Group).ok_or(Error::TooMany)
     }
 }
 

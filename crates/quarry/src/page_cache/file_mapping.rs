@@ -1,15 +1,14 @@
 //! Mappings: the cached pages of one file or database, with their backing.
 
-use super::backing::{Access, Backing, PageError, ReadWrite};
+use super::backing::{Access, Backing, ReadWrite};
 use super::mapping_core::MappingCore;
 use super::page::{NewPage, PageRef, PageSlot, note_mark};
-use super::raw_mapping::{
-    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
-};
+use super::raw_mapping::{Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage};
 use super::writeback::Mode;
 use super::writers::{self, Writer, WriterCalls};
 use super::{fill, writeback};
 use crate::background;
+use crate::error::Error;
 use crate::process;
 use core::alloc::Layout;
 use core::fmt;
@@ -65,7 +64,6 @@ impl<B: Backing> Inner<B> {
 /// use quarry::{FileBacking, PageCache};
 ///
 /// # let path = std::env::temp_dir().join(format!("quarry-doc-mapping-{}", std::process::id()));
-/// # let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
 /// let mapping = PageCache::open(FileBacking::open_writable(&path)?)?;
 /// let page = mapping.create(0)?.fill_dirty(|bytes| bytes[..5].copy_from_slice(b"hello"));
 /// drop(page);
@@ -76,8 +74,8 @@ impl<B: Backing> Inner<B> {
 /// drop(page);
 /// assert_eq!(&mapping.read(0)?.latch_shared()[..5], b"HELLO");
 /// # drop(mapping);
-/// # std::fs::remove_file(path.to_str().unwrap())?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes its dirty pages,
@@ -85,7 +83,7 @@ impl<B: Backing> Inner<B> {
 ///
 /// **Fork.** A mapping belongs to the process that made it. In the child of a fork,
 /// [`get`](Self::get) finds cached pages, with their bytes at the moment of the fork. Calls that
-/// may wait or use the backing return [`PageError::Forked`]; dropping the mapping writes nothing.
+/// may wait or use the backing return [`Error::Forked`]; dropping the mapping writes nothing.
 /// The child may make its own mappings.
 pub struct Mapping<B: Backing> {
     inner: NonNull<Inner<B>>,
@@ -103,13 +101,13 @@ impl<B: Backing> Mapping<B> {
         backing: B,
         options: &MappingOptions,
         most_ahead_bytes: usize,
-    ) -> Result<Self, PageError> {
+    ) -> Result<Self, Error> {
         let raw = RawMapping::create(options)?;
         let layout = Inner::<B>::LAYOUT;
         let memory = process::alloc(Request::of(layout.size()).aligned(layout.align()));
         let Some(memory) = memory else {
             raw.destroy();
-            return Err(PageError::Full);
+            return Err(Error::Full);
         };
         let inner = memory.cast::<Inner<B>>();
         let bytes = options.order.bytes();
@@ -178,9 +176,9 @@ impl<B: Backing> Mapping<B> {
     /// reads pages ahead of a sequential reader.
     ///
     /// # Errors
-    /// [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`], or [`PageError::Forked`].
+    /// [`Error::Full`], [`Error::System`], [`Error::OutOfRange`], or [`Error::Forked`].
     #[inline]
-    pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+    pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, Error> {
         self.core().check_pins()?;
         match self.raw.get(index) {
             Some(page) => {
@@ -195,7 +193,7 @@ impl<B: Backing> Mapping<B> {
 
     #[cold]
     #[inline(never)]
-    fn read_missed(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+    fn read_missed(&self, index: u64) -> Result<PageRef<'_, B::Access>, Error> {
         let Inner { core, backing } = self.inner();
         let page = fill::read_missed(core, backing, index)?;
         if page.is_marked_for_readahead() {
@@ -216,9 +214,9 @@ impl<B: Backing> Mapping<B> {
     /// fills it.
     ///
     /// # Errors
-    /// [`PageError::Full`], the error of a fill that it has waited for, [`PageError::OutOfRange`]
-    /// if the page would end after 2^63 bytes, or [`PageError::Forked`].
-    pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+    /// [`Error::Full`], the error of a fill that it has waited for, [`Error::OutOfRange`]
+    /// if the page would end after 2^63 bytes, or [`Error::Forked`].
+    pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, Error> {
         self.slot(index, Effort::Every)
     }
 
@@ -226,19 +224,19 @@ impl<B: Backing> Mapping<B> {
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
-    pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+    pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, Error> {
         self.slot(index, Effort::Easy)
     }
 
     /// Refuses indexes at which no file can have bytes.
-    fn check_index(&self, index: u64) -> Result<(), PageError> {
+    fn check_index(&self, index: u64) -> Result<(), Error> {
         if index < self.core().most_pages() {
             return Ok(());
         }
-        Err(PageError::OutOfRange { index, size: self.backing().size() })
+        Err(Error::OutOfRange { index, size: self.backing().size() })
     }
 
-    fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, PageError> {
+    fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, Error> {
         let core = self.core();
         core.check_process()?;
         self.check_index(index)?;
@@ -254,12 +252,12 @@ impl<B: Backing> Mapping<B> {
     /// Makes a new page at `index`, which must not be cached.
     ///
     /// # Errors
-    /// [`PageError::Busy`] if the page is cached; otherwise the same as
+    /// [`Error::Busy`] if the page is cached; otherwise the same as
     /// [`get_or_alloc`](Self::get_or_alloc).
-    pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, PageError> {
+    pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, Error> {
         match self.get_or_alloc(index)? {
             PageSlot::New(page) => Ok(page),
-            PageSlot::Found(_) => Err(PageError::Busy),
+            PageSlot::Found(_) => Err(Error::Busy),
         }
     }
 
@@ -277,8 +275,8 @@ impl<B: Backing> Mapping<B> {
     /// wait for ever. Pinned pages keep their bytes, but no task finds them any more.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn truncate(&self, from: u64) -> Result<u64, PageError> {
+    /// [`Error::Forked`].
+    pub fn truncate(&self, from: u64) -> Result<u64, Error> {
         self.core().check_process()?;
         Ok(self.raw.truncate(from))
     }
@@ -292,8 +290,8 @@ impl<B: Backing> Mapping<B> {
     /// was cached.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn discard(&self, index: u64) -> Result<bool, PageError> {
+    /// [`Error::Forked`].
+    pub fn discard(&self, index: u64) -> Result<bool, Error> {
         self.core().check_process()?;
         Ok(self.raw.discard(index))
     }
@@ -303,21 +301,17 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Gives a cached page another index, marks it dirty, and drops the page that was there.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;
-    /// [`PageError::Busy`] if another task uses the page at `new`; [`PageError::Full`],
-    /// [`PageError::Forked`].
-    pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
+    /// [`Error::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;
+    /// [`Error::Busy`] if another task uses the page at `new`; [`Error::Full`],
+    /// [`Error::Forked`].
+    pub fn rekey(&self, old: u64, new: u64) -> Result<(), Error> {
         let core = self.core();
         core.check_process()?;
         self.check_index(new)?;
         let size = self.backing().size();
-        let page = self.get(old).ok_or(PageError::OutOfRange { index: old, size })?;
+        let page = self.get(old).ok_or(Error::OutOfRange { index: old, size })?;
         // SAFETY: `page` pins it.
-        unsafe { page.raw().rekey(new) }.map_err(|error| match error {
-            RekeyError::Busy => PageError::Busy,
-            RekeyError::Full => PageError::Full,
-            RekeyError::Gone => PageError::OutOfRange { index: old, size },
-        })?;
+        unsafe { page.raw().rekey(new) }?;
         core.mark_dirty(page.raw());
         Ok(())
     }
@@ -339,9 +333,9 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     ///
     /// # Errors
     /// An error of the backing since the last flush of the mapping, whichever task wrote: each
-    /// error is reported once, and its pages are still dirty. [`PageError::Withheld`] if the
-    /// backing did not allow some writes; [`PageError::Forked`].
-    pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    /// error is reported once, and its pages are still dirty. [`Error::Withheld`] if the
+    /// backing did not allow some writes; [`Error::Forked`].
+    pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)
     }
@@ -352,7 +346,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Same as [`flush`](Self::flush), or the error of the backing's sync, which other flushers get
     /// as well. After a failed sync, writes since the last successful sync may be lost although
     /// their pages are clean, and another sync does not repeat them: change these pages again.
-    pub fn sync(&self) -> Result<(), PageError> {
+    pub fn sync(&self) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::sync(core, backing, None)
     }
@@ -360,8 +354,8 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Waits until no page of a range is being written.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn wait_writeback(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    /// [`Error::Forked`].
+    pub fn wait_writeback(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         self.core().check_process()?;
         writeback::wait_writeback(self.core(), of_bounds(range));
         Ok(())
@@ -375,6 +369,19 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
 }
 
 /// A flusher of a mapping, with its own record of the errors that it has reported.
+///
+/// ```
+/// # use quarry::{FileBacking, Flusher, PageCache};
+/// # use std::io;
+/// let mapping = PageCache::open(FileBacking::open_writable("/dev/full")?)?;
+/// let mut flusher: Flusher<'_, _> = mapping.flusher();
+/// drop(mapping.create(0)?.fill_dirty(|bytes| bytes.fill(1)));
+/// let refused = io::Error::from(flusher.flush(..).unwrap_err());
+/// assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+/// mapping.truncate(0)?;
+/// flusher.flush(..)?; // the error was reported, and no page is dirty
+/// # Ok::<(), io::Error>(())
+/// ```
 pub struct Flusher<'a, B: Backing> {
     mapping: &'a Mapping<B>,
     cursor: ErrorCursor,
@@ -385,7 +392,7 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
     ///
     /// # Errors
     /// Same as [`Mapping::flush`].
-    pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::flush(core, backing, of_bounds(range), Some(&mut self.cursor))
     }
@@ -394,7 +401,7 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
     ///
     /// # Errors
     /// Same as [`Mapping::sync`].
-    pub fn sync(&mut self) -> Result<(), PageError> {
+    pub fn sync(&mut self) -> Result<(), Error> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::sync(core, backing, Some(&mut self.cursor))
     }
@@ -439,7 +446,10 @@ impl<B: Backing> Mapping<B> {
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {
-            warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
+            let errno = error.errno();
+            warn(format_args!(
+                "a mapping is dropped, and its dirty pages are lost: {error} (errno {errno})"
+            ));
         }
     }
 }

@@ -5,9 +5,10 @@
 //! is dropped with unfilled pages, because the backing has refused or unwound, it takes them out of
 //! the mapping, and the tasks that wait for them get the error.
 
-use super::backing::{Backing, OsError, PageError};
+use super::backing::Backing;
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{Effort, RawPage};
+use crate::error::{Error, OsError};
 use core::ops::Range;
 use quarry_cache::page_cache::{Trigger, Window};
 
@@ -147,7 +148,7 @@ pub(crate) fn read_missed<B: Backing>(
     core: &MappingCore,
     backing: &B,
     index: u64,
-) -> Result<RawPage, PageError> {
+) -> Result<RawPage, Error> {
     core.check_process()?;
     let mut end = end_of(core, backing);
     if index >= end {
@@ -157,7 +158,7 @@ pub(crate) fn read_missed<B: Backing>(
         }
         end = end_anew(core, backing);
         if index >= end {
-            return Err(PageError::OutOfRange { index, size: backing.size() });
+            return Err(Error::OutOfRange { index, size: backing.size() });
         }
     }
     let slot = core.get_or_alloc(index, Effort::Every)?;
@@ -181,11 +182,7 @@ pub(crate) fn read_missed<B: Backing>(
 
 /// Reads a run whose first page the caller has asked for. If the backing refuses, asks once more
 /// for that page alone, because the refusal may concern the pages read ahead.
-fn read_first<B: Backing>(
-    mut run: Run<'_>,
-    backing: &B,
-    marker: Option<u64>,
-) -> Result<(), PageError> {
+fn read_first<B: Backing>(mut run: Run<'_>, backing: &B, marker: Option<u64>) -> Result<(), Error> {
     let refused = match run.read(backing, marker, true) {
         Err(error) if run.filled == 0 => error,
         _ => return Ok(()),
@@ -201,12 +198,12 @@ fn read_first<B: Backing>(
     Err(refusal(&run, backing, refused))
 }
 
-fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> PageError {
+fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
     match error {
         OsError(libc::ENODATA) if run.first >= end_of(run.core, backing) => {
-            PageError::OutOfRange { index: run.first, size: backing.size() }
+            Error::OutOfRange { index: run.first, size: backing.size() }
         }
-        error => PageError::Io(error),
+        error => Error::System(error),
     }
 }
 

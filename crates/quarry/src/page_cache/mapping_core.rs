@@ -1,10 +1,10 @@
 //! The part of a mapping that does not depend on the type of its backing.
 
-use super::backing::PageError;
 use super::balancing::{self, BalanceWait};
 use super::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
 use super::writers::{self, Writer, WriterCalls};
 use crate::balancer::Wait;
+use crate::error::Error;
 use crate::instance::STACK;
 use crate::{background, fork};
 use core::ptr::NonNull;
@@ -88,10 +88,10 @@ impl MappingCore {
 
     /// Refuses another pin, if the group of the mapping has as many pins as it may have.
     #[inline]
-    pub(crate) fn check_pins(&self) -> Result<(), PageError> {
+    pub(crate) fn check_pins(&self) -> Result<(), Error> {
         let may_pin =
             self.pins_of == GroupId::ROOT || STACK.groups().at(self.pins_of).may_pin(self.frames());
-        if may_pin { Ok(()) } else { Err(PageError::Full) }
+        if may_pin { Ok(()) } else { Err(Error::Full) }
     }
 
     fn frames(&self) -> u32 {
@@ -113,8 +113,8 @@ impl MappingCore {
         (1 << 63) / self.page_bytes as u64
     }
 
-    pub(crate) fn check_process(&self) -> Result<(), PageError> {
-        if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -165,7 +165,7 @@ impl MappingCore {
     }
 
     /// Like [`RawMapping::get_or_alloc`], but makes room first if dirty pages fill the memory.
-    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, Error> {
         let mut rounds = match effort {
             Effort::Every => MOST_ROUNDS,
             Effort::Easy => 0,
@@ -173,7 +173,7 @@ impl MappingCore {
         let mut wait = BalanceWait::new(self.page_bytes);
         loop {
             match self.raw.get_or_alloc(index, effort) {
-                Err(PageError::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
+                Err(Error::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
                 done => {
                     balancing::want_if_due();
                     return done;

@@ -15,20 +15,11 @@ use core::ptr::NonNull;
 /// With a [`ReadOnly`] backing, a pin gives access to the bytes:
 ///
 /// ```
-/// # use quarry::{Backing, OsError, PageCache, ReadOnly};
-/// # struct Zeroes;
-/// # impl Backing for Zeroes {
-/// #     type Access = ReadOnly;
-/// #     fn size(&self) -> u64 { 1 << 20 }
-/// #     fn read(&self, _: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
-/// #         bytes.fill(0);
-/// #         Ok(bytes.len())
-/// #     }
-/// # }
-/// let mapping = PageCache::open(Zeroes)?;
-/// let page = mapping.read(3)?;
-/// assert_eq!((page.len(), page[17], page.index()), (4096, 0, 3));
-/// # Ok::<(), quarry::PageError>(())
+/// # use quarry::{FileBacking, PageCache, PageRef};
+/// let mapping = PageCache::open(FileBacking::open("/proc/self/exe")?)?;
+/// let page: PageRef<'_> = mapping.read(0)?;
+/// assert_eq!((page.len(), &page[1..4], page.index()), (4096, &b"ELF"[..], 0));
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// With a [`ReadWrite`] backing, latches guard the bytes: [`latch_shared`](Self::latch_shared) and
@@ -329,6 +320,17 @@ pub enum PageSlot<'a, A: Access = ReadWrite> {
 
 /// A new page, which only this object can use. Its bytes are undefined, and tasks that ask for the
 /// page wait. Dropping this takes the page out of the mapping again.
+///
+/// ```
+/// # use quarry::{FileBacking, NewPage, PageCache};
+/// let mapping = PageCache::open(FileBacking::open_writable("/dev/null")?)?;
+/// let new: NewPage<'_, _> = mapping.create(7)?;
+/// let page = new.fill_dirty(|zeroes| zeroes[0] = 1);
+/// assert_eq!(page.latch_shared()[..2], [1, 0]);
+/// drop(mapping.create(8)?);
+/// assert!(mapping.get(8).is_none(), "a page that was not filled");
+/// # Ok::<(), quarry::Error>(())
+/// ```
 pub struct NewPage<'a, A: Access = ReadWrite> {
     page: RawPage,
     core: &'a MappingCore,

@@ -1,17 +1,17 @@
 //! Cached pages by their numbers: the untyped interface to the page cache of the process.
 
-use super::backing::{OsError, PageError};
+use crate::error::{Error, OsError};
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
-use crate::process::{self, Mode, ensure_ready};
+use crate::process;
 use core::ops::Range;
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
 use quarry_cache::lru::PageNo;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::index::INDEX_LIMIT;
-pub use quarry_cache::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
-use quarry_cache::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
+pub use quarry_cache::page_cache::{Effort, Invalidate, Invalidated, MappingOptions};
+use quarry_cache::page_cache::{Full, MappingId, PageCacheRef, ReadError, RekeyError, Slot};
 use quarry_mm::stack::Stack;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::task;
@@ -51,24 +51,20 @@ impl RawMapping {
     /// Creates a mapping without pages.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] if there is no
+    /// [`Error::NoSuchOrder`], [`Error::Disabled`], or [`Error::Full`] if there is no
     /// memory for it.
-    pub fn create(options: &MappingOptions) -> Result<Self, PageError> {
+    pub fn create(options: &MappingOptions) -> Result<Self, Error> {
         let order = options.order.get();
         if order > 4 {
-            return Err(PageError::NoSuchOrder { order });
+            return Err(Error::NoSuchOrder { order });
         }
-        match ensure_ready() {
-            Mode::Ready => {}
-            Mode::Disabled => return Err(PageError::Disabled),
-            Mode::Unavailable => return Err(PageError::Full),
-        }
+        process::serving()?;
         let made = process::on_instance(0, || {
             STACK.page_cache().and_then(|cache| cache.create_mapping(options))
         });
         match made {
             Some(Ok(id)) => Ok(Self { id }),
-            Some(Err(OsError(_))) | None => Err(PageError::Full),
+            Some(Err(OsError(_))) | None => Err(Error::Full),
         }
     }
 
@@ -97,18 +93,18 @@ impl RawMapping {
     /// [`fill_failed`](RawPage::fill_failed). Waits while another task fills the page.
     ///
     /// # Errors
-    /// [`PageError::Full`], or [`PageError::OutOfRange`] from index 2^52 on.
-    pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+    /// [`Error::Full`], or [`Error::OutOfRange`] from index 2^52 on.
+    pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, Error> {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
         match done {
             Some(Ok(slot)) => Ok(RawSlot::of(slot)),
-            Some(Err(ReadError::Failed(errno))) => Err(PageError::Io(OsError(errno))),
+            Some(Err(ReadError::Failed(errno))) => Err(Error::System(OsError(errno))),
             Some(Err(ReadError::Full)) | None => Err(refusal(index)),
         }
     }
 
     /// Pins the page at `index`, if it is cached; waits while another task fills it.
-    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, PageError> {
+    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, Error> {
         Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
     }
 
@@ -135,7 +131,7 @@ impl RawMapping {
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
-    pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, PageError> {
+    pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, Error> {
         let held = process::on_instance(0, || cache().hold(self.id, index, effort));
         match held {
             Some(Ok(slot)) => Ok(slot.map(RawSlot::of)),
@@ -172,12 +168,12 @@ impl RawMapping {
 
 /// The reason why there is no page at an index: the index is too high, or no memory is left.
 #[cold]
-fn refusal(index: u64) -> PageError {
+fn refusal(index: u64) -> Error {
     if index >= INDEX_LIMIT {
         // Without a backing, the largest index is the only end.
-        return PageError::OutOfRange { index, size: u64::MAX };
+        return Error::OutOfRange { index, size: u64::MAX };
     }
-    PageError::Full
+    Error::Full
 }
 
 /// Most pages that one search by tag finds.
@@ -192,11 +188,11 @@ fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usiz
     count
 }
 
-impl From<ReadError> for PageError {
+impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Full => Self::Full,
-            ReadError::Failed(errno) => Self::Io(OsError(errno)),
+            ReadError::Failed(errno) => OsError(errno).into(),
         }
     }
 }
@@ -432,11 +428,16 @@ impl RawPage {
     /// Gives the page another index, and discards the page that was there.
     ///
     /// # Errors
-    /// The reason why the page keeps its index.
+    /// [`Error::Busy`] if another task uses the page at `new`, [`Error::Full`], or
+    /// [`Error::OutOfRange`] if the page is in no mapping any more.
     ///
     /// # Safety
     /// The caller pins the page.
-    pub unsafe fn rekey(self, new: u64) -> Result<(), RekeyError> {
-        inside(|cache| cache.rekey(self.0, new))
+    pub unsafe fn rekey(self, new: u64) -> Result<(), Error> {
+        inside(|cache| cache.rekey(self.0, new)).map_err(|error| match error {
+            RekeyError::Busy => Error::Busy,
+            RekeyError::Full => Error::Full,
+            RekeyError::Gone => Error::OutOfRange { index: self.index(), size: u64::MAX },
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Registrations of shrinkers and callbacks with the budget, kept in the heap until their removal.
 
+use crate::error::Error;
 use crate::instance::STACK;
 use crate::process;
 use core::ptr::NonNull;
@@ -9,26 +10,6 @@ use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
 use quarry_sys::report::fatal;
-
-/// The reason why a registration failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetError {
-    /// As many are registered as there can be.
-    TooMany,
-    /// There is no memory.
-    NoMemory,
-}
-
-impl core::fmt::Display for BudgetError {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        out.write_str(match self {
-            Self::TooMany => "as many are registered as there can be",
-            Self::NoMemory => "there is no memory for it",
-        })
-    }
-}
-
-impl core::error::Error for BudgetError {}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -73,7 +54,7 @@ impl Registration {
     pub(crate) fn of<T: Send + Sync + 'static>(
         value: T,
         register: impl FnOnce(*const T) -> Option<Kind>,
-    ) -> Result<Self, BudgetError> {
+    ) -> Result<Self, Error> {
         unsafe fn free<T>(head: NonNull<Head>) {
             // SAFETY: `of` has put the head of a `Block<T>` there, which no code uses any more.
             unsafe {
@@ -82,7 +63,7 @@ impl Registration {
             }
         }
         let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
-        let block = process::alloc(request).ok_or(BudgetError::NoMemory)?.cast::<Block<T>>();
+        let block = process::alloc(request).ok_or(Error::NoMemory)?.cast::<Block<T>>();
         // SAFETY: the memory has the size and the alignment of a block, and is ours.
         let value = unsafe {
             let seal = seal_of(block.cast());
@@ -93,7 +74,7 @@ impl Registration {
         // SAFETY: the head was just written; callers of the value do not know it.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
-        if kind.is_some() { Ok(registration) } else { Err(BudgetError::TooMany) }
+        if kind.is_some() { Ok(registration) } else { Err(Error::TooMany) }
     }
 
     /// An address for [`from_raw`](Self::from_raw); the value stays registered.

@@ -7,9 +7,10 @@
 //! A page that is made dirty again while it is written stays dirty. A page that the backing refuses
 //! stays dirty as well, and the error is recorded for the next flush.
 
-use super::backing::{Backing, OsError, PageError};
+use super::backing::Backing;
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{RawPage, inside, waiting};
+use crate::error::{Error, OsError};
 use core::ops::Range;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::ErrorCursor;
@@ -227,22 +228,22 @@ pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
 /// Writes all dirty pages of a range and waits for pages that other tasks write.
 ///
 /// # Errors
-/// [`PageError::Withheld`], or an error of the backing after the cursor, or without a cursor, after
+/// [`Error::Withheld`], or an error of the backing after the cursor, or without a cursor, after
 /// the last flush of the mapping.
 pub(crate) fn flush<B: Backing>(
     core: &MappingCore,
     backing: &B,
     range: Range<u64>,
     cursor: Option<&mut ErrorCursor>,
-) -> Result<(), PageError> {
+) -> Result<(), Error> {
     core.check_process()?;
     // Writes of other tasks may fail, or may have begun before later changes of the pages.
     wait_writeback(core, range.clone());
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);
     match core.news(cursor) {
-        Some(errno) => Err(PageError::Io(OsError(errno))),
-        None if written.withheld > 0 => Err(PageError::Withheld { pages: written.withheld }),
+        Some(errno) => Err(Error::System(OsError(errno))),
+        None if written.withheld > 0 => Err(Error::Withheld { pages: written.withheld }),
         None => Ok(()),
     }
 }
@@ -256,7 +257,7 @@ pub(crate) fn sync<B: Backing>(
     core: &MappingCore,
     backing: &B,
     mut cursor: Option<&mut ErrorCursor>,
-) -> Result<(), PageError> {
+) -> Result<(), Error> {
     flush(core, backing, 0..u64::MAX, cursor.as_deref_mut())?;
     let synced = backing.sync();
     if let Err(OsError(errno)) = synced {
@@ -265,7 +266,7 @@ pub(crate) fn sync<B: Backing>(
     // A recorded error counts even if this sync succeeded, because the backing may have reported it
     // to another flusher. The error of this sync counts even if the cursor has passed it already.
     match core.news(cursor) {
-        Some(errno) => Err(PageError::Io(OsError(errno))),
+        Some(errno) => Err(Error::System(OsError(errno))),
         None => Ok(synced?),
     }
 }

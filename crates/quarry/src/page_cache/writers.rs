@@ -186,8 +186,8 @@ pub(crate) unsafe fn write(writer: NonNull<Writer>, most: usize) -> usize {
 }
 
 pub(crate) fn set_ratios(background: u32, hard: u32) {
-    HARD.store(hard.min(100), Relaxed);
-    BACKGROUND.store(background.min(hard), Relaxed);
+    HARD.store(hard, Relaxed);
+    BACKGROUND.store(background, Relaxed);
 }
 
 pub(crate) fn dirty() -> usize {

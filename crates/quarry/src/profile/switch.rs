@@ -5,9 +5,9 @@
 //! refuses a memfd. In the child of a fork private memory replaces the memfd at once, so that the
 //! child never adds to the counts of its parent.
 
+use crate::error::Error;
 use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready, profile};
-use core::fmt;
 use core::ptr::NonNull;
 use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
@@ -33,35 +33,6 @@ const LEAST_DESCRIPTOR: i32 = 100;
 /// Mean bytes from one sample to the next by default.
 pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
-/// The reason why a profile does not start, or is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProfileError {
-    /// The C library serves (`QUARRY_DISABLE=1`), or nothing was allocated yet.
-    NotServing,
-    /// The profile is on already.
-    AlreadyOn,
-    /// Another thread switches the profile, or takes a sample of the previous profile: try again.
-    Busy,
-    /// There never was a profile.
-    NoProfile,
-    /// The operating system refuses, with this `errno`.
-    System(i32),
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotServing => out.write_str("Quarry does not serve this process"),
-            Self::AlreadyOn => out.write_str("the heap profile is on already"),
-            Self::Busy => out.write_str("the heap profile is being switched"),
-            Self::NoProfile => out.write_str("no heap profile was ever started"),
-            Self::System(error) => write!(out, "the operating system refuses (errno {error})"),
-        }
-    }
-}
-
-impl core::error::Error for ProfileError {}
-
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("profile->switch", &SWITCH);
 }
@@ -71,8 +42,8 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
 /// only the parts that it uses.
 ///
 /// # Errors
-/// See [`ProfileError`]; then nothing has changed.
-pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
+/// See [`Error`]; then nothing has changed.
+pub fn start(mean_bytes: usize) -> Result<(), Error> {
     begin(mean_bytes, false)
 }
 
@@ -80,7 +51,7 @@ pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
 ///
 /// # Errors
 /// Same as [`start`].
-pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
+pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
     begin(mean_bytes, true)
 }
 
@@ -97,17 +68,17 @@ pub fn stop() {
     note(Head::Stopped, wall_ns());
 }
 
-fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
+fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     let _errno = KeepErrno::new();
     if STATE.load(Ordering::Acquire) != READY {
-        return Err(ProfileError::NotServing);
+        return Err(Error::Disabled);
     }
     let _inside = gate::enter();
-    let _switch = SWITCH.try_lock().ok_or(ProfileError::Busy)?;
+    let _switch = SWITCH.try_lock().ok_or(Error::Busy)?;
     if profile().is_on() {
-        return Err(ProfileError::AlreadyOn);
+        return Err(Error::AlreadyOn);
     }
-    make_tables().map_err(|error| ProfileError::System(error.0))?;
+    make_tables()?;
     unwind::unwinder();
     let options = ProfileOptions {
         mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
@@ -116,7 +87,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
-    profile().start(&STACK, &options).map_err(|_| ProfileError::Busy)?;
+    profile().start(&STACK, &options).map_err(|_| Error::Busy)?;
     note(Head::Started, wall_ns());
     // SAFETY: getpid has no preconditions.
     note(Head::Pid, unsafe { libc::getpid() }.unsigned_abs().into());

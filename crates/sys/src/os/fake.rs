@@ -3,7 +3,7 @@
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
 //! unmapping), so that the code above runs unchanged under sanitizers and valgrind. A few bytes in
 //! front of each name the mapping to unmap. To walk every error path, a test can make each call
-//! fail by its number, counted from 1, and can make a range foreign.
+//! fail by its number, counted from 1, and can make a range foreign: mapped by other code.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;

@@ -7,10 +7,10 @@
 //! * x86-64 keeps the order of loads. Here `ldar` loads the bounds (or the guard), so that the
 //!   header is not older than the bounds; see `SlotArea::give_room` and `SlotArea::empty_list`. A
 //!   walk loads each word by `ldar`: a node is not older than the word that names it.
-//! * x86-64 keeps the order of stores. Here objects, links and headers are stored plainly: the same
-//!   CPU reads them, which the kernel does not give to another thread without a barrier, or a task
-//!   that has called `barrier` since. Other CPUs may read at once only what `compare_store` stores:
-//!   a release.
+//! * x86-64 keeps the order of stores. Here objects, links and headers are stored plainly. They are
+//!   read by the same CPU (the kernel executes a barrier before it runs another thread there), or
+//!   by a task that has called `Cpus::barrier` since. Only what `compare_store` stores may be read
+//!   by other CPUs at once: it is a release.
 //! * An instruction reads the thread pointer, between labels 2 and 3: a sequence that starts again
 //!   in another thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
@@ -32,8 +32,8 @@ const OPERATION: u64 = (1 << TOP_BITS) >> 12;
 const HEAD_SHIFT: u32 = LIST_MAX.count_ones();
 const _: () = assert!(TOP_BITS == 16, "`uxth` takes as many bits");
 
-/// Arms the descriptor, with `t` as scratch. A thread without a registration goes to `leave`; in a
-/// sequence with a `result`, it sets the result to null and goes to label 7.
+/// Arms the sequence's descriptor, with `t` as scratch. In a thread without a registration, goes to
+/// `leave`, or, in a sequence with a `result`, sets the result to null and goes to label 7.
 macro_rules! arm {
     (leave: $leave:literal) => {
         arm!(@text "", $leave)

@@ -83,8 +83,8 @@ impl Place {
     }
 }
 
-/// Word of an array's cell that counts its misses. A policy that decides about the array's room
-/// uses the low half, the clock hand that looks for unused arrays the high half (see `room`).
+/// Word of an array's cell. Low half: its misses, for the policy that decides about its room; high
+/// half: its `operations` when the clock hand last passed it (see `room`).
 pub(super) const MISSES: usize = 2;
 
 /// Most objects that a list can count.

@@ -11,8 +11,8 @@
 //!   opening array beside old bounds.
 //! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard.
 //!   Either a push must match the guard (the slab whose objects the list holds), or the guard's
-//!   lower half bounds the list; it is all ones while a drain stops the list. `word2`, `word3` =
-//!   pops and pushes, interrupted attempts included.
+//!   lower half bounds the list. While a drain stops the list, the guard is all ones. `word2`,
+//!   `word3` = pops and pushes, interrupted attempts included.
 //!
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
 //! a signal before that store starts again; afterwards the operation has happened.
@@ -119,8 +119,8 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
-/// Asks the kernel for the barrier that the slots need: once, at the start of the process, because
-/// a filter of system calls may kill for the question later.
+/// Registers the process for membarrier(2), which the slots need: once, at its start, because a
+/// filter of system calls may kill for that later.
 pub fn ask() {
     #[cfg(all(
         any(target_arch = "x86_64", target_arch = "aarch64"),

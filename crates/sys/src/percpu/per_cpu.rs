@@ -31,13 +31,13 @@ pub unsafe trait PerCpu: Sync + Sized {
     fn area(&self) -> &SlotArea;
 
     /// The slot of the running CPU, always below `area().slots()`. A hint that may be stale when it
-    /// returns: it chooses page lists and counters, which have locks of their own.
+    /// returns: callers choose page lists and counters by it, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
     /// From now on, while the process has several threads, only `thread` (a
     /// [task](crate::primitive::task::current)), or no thread at all, stops the sequences of other
-    /// CPUs: a filter may kill for the system call which that takes. Before the first call every
-    /// thread may. Backends without this system call ignore this.
+    /// CPUs by membarrier(2), because a filter may kill for that call. Before the first call of
+    /// this function every thread may. Backends that never make it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
     /// Does `work`; meanwhile the calling thread, too, may stop sequences. One thread at a time.
@@ -126,8 +126,8 @@ pub unsafe trait Arrays: PerCpu {
 
     /// Gives `array` room, or more of it, in the running CPU's slot, within `limits`. At the limits
     /// it takes room from unused arrays of the slot, and gives their objects to `take`, with the
-    /// rules of [`drain_where`](Self::drain_where). Returns whether there is more room: if the
-    /// thread is moved meanwhile, on the earlier CPU. O(arrays + objects taken), no system call.
+    /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps to a CPU
+    /// that the thread has left meanwhile. O(arrays + objects taken), no system call.
     fn make_room(
         &self,
         array: ArrayId,
@@ -152,14 +152,14 @@ pub unsafe trait Arrays: PerCpu {
     }
 
     /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
-    /// the objects to `take` in pieces. Returns whether it reached every slot. Where the kernel
-    /// refuses the barrier (a seccomp filter came after `init`), the slots of CPUs keep theirs;
-    /// where it is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs do.
+    /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
+    /// refuses membarrier(2) (a seccomp filter came after `init`), it leaves out the slots of CPUs;
+    /// if the call is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs.
     ///
-    /// Closed bounds, which no sequence writes, stop the slots, and one barrier serves all of them.
-    /// `take` runs under the lock of the bounds, which is held for one slot at a time: it must not
+    /// Closed bounds, which no sequence writes, stop the slots, and one membarrier(2) serves all of
+    /// them. `take` runs under `bounds_lock`, which is held for one slot at a time: it must not
     /// drain, prepare or define. `which` always gives the same answer. O(arrays * slots awake +
-    /// objects), at most one membarrier, and none where no array that `which` chooses has room.
+    /// objects), at most one membarrier(2), and none where no array that `which` chooses has room.
     fn drain_where(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,

@@ -46,8 +46,8 @@ struct Registration {
     active: bool,
 }
 
-/// Looks for glibc's registration and asks the kernel for its barrier. Returns the stand-in where
-/// one of them is missing: the kernel would not restart sequences, or no task could stop them.
+/// Finds glibc's registration (without it the kernel restarts no sequence) and registers for
+/// membarrier(2) (without it no task can stop another's). Returns the stand-in if either fails.
 fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);

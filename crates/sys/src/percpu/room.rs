@@ -146,8 +146,9 @@ impl SlotArea {
         (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
     }
 
-    /// Lets `array` of `slot` lie at `now`, and counts its room. The caller holds `bounds_lock`. An
-    /// array that loses its place is closed to every sequence; one that loses room is empty.
+    /// Notes that `array` of `slot` lies at `now`, and counts its room. The caller holds
+    /// `bounds_lock`. An array that loses its place is closed to every sequence; one that loses
+    /// room is empty.
     pub(super) fn set_room(&self, slot: SlotIndex, array: ArrayId, now: Place) {
         let (narrow, before) = self.places(slot, array);
         self.set_places(slot, array, narrow, now);
@@ -181,8 +182,8 @@ impl SlotArea {
         };
     }
 
-    /// Returns the room in objects, more than now, that `array` of `slot` may get in its narrow
-    /// place, or `None`. A hint without `bounds_lock`.
+    /// Returns the larger room, in objects, that `array` of `slot` may get in its narrow place;
+    /// `None` if it may not grow enough. A hint without `bounds_lock`.
     pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);

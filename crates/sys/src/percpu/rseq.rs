@@ -3,9 +3,9 @@
 //! A sequence chooses its slot by `mm_cid` where the kernel keeps that number, else by `cpu_id`. It
 //! leaves where `cpu_id` is negative: the thread has no registration.
 //!
-//! `assembly` has the shape and the rules of sequences, and the text of those that entry points
-//! also carry. A sequence that commits falls through. One that refuses leaves by a label operand,
-//! or, with a result (which Rust does not combine with labels), by label 6 out of line.
+//! `assembly` has the shape and the rules of sequences, and the text of those that `malloc` and
+//! `free` contain too. A sequence that commits falls through. One that refuses leaves by a label
+//! operand, or, with a result (which Rust does not combine with labels), by label 6 out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};

@@ -7,14 +7,14 @@
 //! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
 //! * A task that changes a cell from another CPU first closes it, by a word that sequences never
 //!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
-//!   the barrier: after it no sequence is running that saw the cell open.
-//! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, without a
-//!   barrier: any other sequence on that slot was preempted, or the closer could not run there, and
-//!   starts again. Then the closer may move; the cell stays closed until the closer opens it.
+//!   `Cpus::barrier`: after it no sequence is running that saw the cell open.
+//! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, and calls
+//!   no barrier: any other sequence on that slot was preempted, or the closer could not run there,
+//!   and starts again. Then the closer may move; the cell stays closed until the closer opens it.
 //! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
 //!   closing and emptying; other tasks leave closed cells alone meanwhile.
 //!
-//! The barrier is a system call that no other allocator makes, and a filter may kill for it. So
+//! The barrier is membarrier(2), which no other allocator calls, and a filter may kill for it. So
 //! [`PerCpu::leave_barrier_to`] can leave it to one thread. Drains of other threads then empty the
 //! slot of the running CPU and the stripes, and report that they have not reached every slot,
 //! unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]). The only thread of a
@@ -243,8 +243,8 @@ impl<Q: Sequences> Sequenced<Q> {
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and no other
 // code writes that slot's cell meanwhile: `give_room` writes headers only of cells that every
 // sequence refuses; drains write only after the cell is closed and no sequence is running that saw
-// it open, because the barrier has flushed them, because a sequence on that very slot has closed
-// it, or because there is no other thread. The stripes' cells are written under their locks.
+// it open, because `Cpus::barrier` has restarted them, because a sequence on that very slot has
+// closed it, or because there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
@@ -494,8 +494,9 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             self.stripes.drain_lists(&self.area, array, take);
             return false;
         }
-        // A `compare_store` that began before a mark may overwrite it, so mark and flush until a
-        // round finds every mark in place. One that begins later refuses: two rounds suffice.
+        // A `compare_store` that began before a mark may overwrite it, so mark and call `barrier`
+        // until a round finds every mark in place. One that begins later refuses: two rounds
+        // suffice.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

@@ -46,7 +46,7 @@ pub unsafe trait Cpus: Sync {
 ///
 /// # Safety
 /// Each operation does what its namesake of [`Arrays`](super::Arrays) or [`Lists`](super::Lists)
-/// promises for the running CPU's slot, by one committing store, or starts again; it loads bounds
+/// promises for the running CPU's slot, by one committing store, or starts again. It loads bounds
 /// (or guard) before the header, and refuses a closed cell, a stopped list and an unregistered
 /// thread.
 pub unsafe trait Sequences: Cpus {

@@ -32,8 +32,8 @@
 //! ```
 //!
 //! Rules: threads are shuttle's; waiting loops call `primitive::relax`; all shared state lives in
-//! `primitive`'s atomics or under a `CountedLock`; two runs share nothing. A failing run prints a
-//! schedule for `shuttle::replay`. To test a model, plant a bug ([`Stepped::plant`]).
+//! `primitive`'s atomics or under a `CountedLock`; calls of the scenario share nothing. A failing
+//! one prints a schedule for `shuttle::replay`. To test a model, plant a bug ([`Stepped::plant`]).
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -53,8 +53,8 @@ const MAX_CPUS: usize = 8;
 const INTERRUPT_ONE_IN: u32 = 16;
 /// One sequence in this many begins on another CPU than the thread's last sequence.
 const MIGRATE_ONE_IN: u32 = 4;
-/// Attempts after which a thread keeps its CPU until its sequence has ended. Two threads that
-/// preempt each other at every step would need hundreds, which no OS scheduler lets happen.
+/// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Two threads
+/// that preempt each other at every step would need hundreds, which no OS scheduler lets happen.
 const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.

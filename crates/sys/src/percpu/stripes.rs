@@ -444,8 +444,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Frees the stripe unless the calling task holds it: another holder does not exist in the
-    /// child, and its operation has stored its one word, or not.
+    /// Frees the stripe unless the calling task holds it. The child has no other holder; the
+    /// operation of such a holder has stored its one word, or nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

@@ -32,7 +32,7 @@ pub fn lock_released(lock: usize) -> bool {
 }
 
 /// Announces an array with an entry of `bytes` for each of `frames` frames of memory: upwards from
-/// `start`, or downwards where `grows_down`. In a kernel all that describes a frame has one line.
+/// `start`, or downwards where `grows_down`. In a kernel all entries of a frame share a cache line.
 #[inline(always)]
 pub fn frame_array(start: usize, frames: usize, bytes: usize, grows_down: bool) {
     backend::frame_array(start, frames, bytes, grows_down);

@@ -81,8 +81,8 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     });
     let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which is
-    // null or lives until the end of this function. The entry point has saved errno from a spurious
-    // EAGAIN.
+    // null or lives until the end of this function. A spurious EAGAIN changes errno, which the
+    // entry point has saved.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

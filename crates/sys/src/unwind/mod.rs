@@ -6,8 +6,8 @@
 //! Linker Introspection"). The C library has it from 2.35 on; before that, and on other
 //! architectures, a trace follows only frame pointers.
 //!
-//! Reading a table takes long, so a small table keeps the answers by the address of the code
-//! (`rule`): then a frame costs some nanoseconds. Code that replaced unloaded code may meet the old
+//! Reading a table takes long, so the small table of `rule` keeps answers by the address of the
+//! code: then a frame costs some nanoseconds. Code that replaced unloaded code may meet the old
 //! code's rule for a while: then a trace ends early, or names a wrong caller.
 //!
 //! The kernel reads each page of the stack before a trace does (`stack`), so that a register which

@@ -1,7 +1,7 @@
 //! Programs of the tables: they compute the rule for an address of code (DWARF 5, section 6.4).
 //!
-//! A run follows only the caller's stack and frame pointers and whether there is a caller. Where a
-//! program needs more than a [`Rule`] can hold, the rule is [`Unknown`](Base::Unknown).
+//! A [`Run`] computes only the caller's stack and frame pointers, and whether there is a caller.
+//! Where a program needs more than a [`Rule`] can hold, the rule is [`Unknown`](Base::Unknown).
 
 use super::reader::Reader;
 use super::rule::{Base, Rule, Saved};
@@ -153,7 +153,7 @@ impl Run {
     /// The steps that define the caller's stack pointer.
     fn define(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         if step == 0x0f {
-            // An expression. For a stack that a function aligns, compilers write one that takes the
+            // An expression: compilers write one for a function that aligns its stack. It takes the
             // word at an offset from the frame pointer.
             let bytes = program.number()? as usize;
             let mut expression = program.part(bytes);

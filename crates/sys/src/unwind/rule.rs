@@ -80,7 +80,7 @@ impl Rule {
 const PLACES: usize = 1024;
 
 /// The rules found lately. A place holds the rule's word, and the code's address exclusive-or that
-/// word, so a reader that meets the halves of two writers finds an address that it did not ask for.
+/// word: a reader that meets halves of two writers finds an address that it did not ask for.
 pub(super) struct Rules([[AtomicU64; 2]; PLACES]);
 
 impl Rules {

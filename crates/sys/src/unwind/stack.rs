@@ -23,8 +23,8 @@ impl Stack {
         Self { begin: pointer, end: page + PAGE }
     }
 
-    /// Goes on at another stack pointer, as that of code that a signal has interrupted; false where
-    /// the memory there cannot be read.
+    /// Goes on at another stack pointer, for example that of code that a signal has interrupted;
+    /// false where the memory there cannot be read.
     pub(super) fn go_to(&mut self, pointer: usize) -> bool {
         let page = pointer & !(PAGE - 1);
         if pointer < self.begin || page >= self.end {

@@ -1,4 +1,4 @@
-//! The data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`, without any allocator:
+//! The data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`. Nothing here allocates:
 //! `checked.rs` takes slots from the heap and turns them into objects with records.
 //!
 //! Files, each using only those before it: `track`; `record`, `zones`; `quarantine`, `guards`;

@@ -1,6 +1,6 @@
 //! Freed objects that are not allocated again for a while, so that writes to them are found.
 //!
-//! A ring: objects enter at one end and leave at the other. With random order a new object first
+//! A ring: objects enter at one end and leave at the other. Under `QUARRY_HARDEN` each new object
 //! changes places with a random one, so that a program cannot predict when an object comes back.
 //!
 //! Equations: `len <= capacity`, `bytes = sum of the slots that wait`.

@@ -7,9 +7,9 @@
 //! front zone | bytes of the program | zone | tracks (with OWNER only) | record
 //! ```
 //!
-//! `user = slot + front`, `user + size <= tail`, where the tail is the record with the tracks; the
-//! zone is the space between. The front zone is a multiple of the requested alignment, so that the
-//! program's bytes have this alignment.
+//! `user = slot + front` is the object's address, and `user + size <= tail`, where the tail is the
+//! tracks and the record; the zone lies between. The front zone is a multiple of the requested
+//! alignment, so that the program's bytes have this alignment.
 //!
 //! A record is *sealed*: one of its words is a function of its other words, of the address, of the
 //! state of the object (in use or not), and of a secret of the process. A program that writes over

@@ -1,8 +1,8 @@
 //! The counts of a profile, by call site and size, in memory that other processes may read.
 //!
 //! No code here waits or allocates: a signal handler may interrupt any step. The task that first
-//! puts a key into a bucket owns it; other tasks with that key count at once, even before the
-//! frames are written. Samples that find no room are counted as lost.
+//! puts a key into a bucket also writes its frames; other tasks with that key need not wait for
+//! this before they count. Samples that find no room are counted as lost.
 
 use super::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,

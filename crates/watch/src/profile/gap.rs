@@ -1,10 +1,10 @@
 //! The number of bytes between two samples.
 //!
-//! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a point
-//! with the same small probability. An object with a point is a sample, with the probability
-//! `1 - exp(-n / mean)` for `n` bytes; dividing by it gives an unbiased count, whatever the order
-//! and the sizes of requests. The gaps between points are exponentially distributed, without
-//! memory: one gap may replace another as long as no code has looked at it.
+//! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
+//! *point* with the same small probability. An object with a point is a sample, with the
+//! probability `1 - exp(-n / mean)` for `n` bytes; counts divided by it are unbiased, whatever the
+//! order and the sizes of requests. The gaps between points are exponentially distributed, without
+//! memory: as long as no code has looked at a gap, another may replace it.
 
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -13,8 +13,8 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 const FRACTION: u32 = 32;
 const LN_2: u64 = 0xb172_17f7;
 
-/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. Squaring the mantissa
-/// doubles its logarithm: each time the square reaches 2, the next bit is 1.
+/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. To square the mantissa
+/// doubles its logarithm, whose next bit is 1 if the square reaches 2.
 fn log2(number: u64) -> u64 {
     let place = 63 - number.leading_zeros();
     let mut rest = number << (63 - place);
@@ -45,8 +45,8 @@ fn next(mut state: u64) -> u64 {
 fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
-    /// Loads and stores are plain: a thread that loses its CPU between them stores an old gap,
-    /// which replaces one that no code has looked at. The line belongs to its CPU.
+    /// Loads and stores are plain: a thread that loses its CPU between them later stores an old gap
+    /// in place of one that no code has looked at. The cache line belongs to its CPU.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,
@@ -109,8 +109,8 @@ mod tests {
                 countdown.left.load(Relaxed) as f64 / MEAN as f64
             })
             .collect();
-        // The mean of 200,000 gaps has a standard deviation of 0.0022, and the share beyond x one
-        // of at most 0.0011; the seed is fixed.
+        // The standard deviation of the mean of 200,000 gaps is 0.0022, that of the share of gaps
+        // beyond a value at most 0.0011; the seed is fixed.
         let mean = gaps.iter().sum::<f64>() / DRAWN as f64;
         assert!((mean - 1.0).abs() < 0.01, "mean {mean}");
         for beyond in [0.01, 0.1, 0.5, 1.0, 2.0, 4.0] {

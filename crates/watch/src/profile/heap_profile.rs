@@ -42,8 +42,8 @@ struct Tables {
     countdowns: OsArray<Countdown>,
 }
 
-/// The heap profile of one stack; all zero bytes at first. States: never prepared -> prepared (the
-/// session is even) <-> on (odd).
+/// The heap profile of one stack; all zero bytes at first. It is not prepared, then off (`session`
+/// is even) and on (odd) by turns.
 pub struct HeapProfile {
     tables: Late<Tables>,
     /// Counts beginnings and ends: odd while a profile is on.
@@ -156,8 +156,8 @@ impl HeapProfile {
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown for an object of `size` bytes that is not a sample; `None` if it may be a
-    /// sample. A caller that then allocates the object calls [`pass`](Passing::pass).
+    /// The countdown of `slot`, if an object of `size` bytes is certainly no sample. A caller that
+    /// then allocates the object calls [`pass`](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;

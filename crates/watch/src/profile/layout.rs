@@ -6,8 +6,8 @@
 //! frames     addresses of code, in a row for each call site, the callee first
 //! ```
 //!
-//! Readers may look while the process samples: they trust no word. In a file, a copy of
-//! `/proc/self/maps` follows the profile, by which readers find the code at the addresses.
+//! Readers may look while the process samples, so they check every word. In a file, a copy of
+//! `/proc/self/maps` follows the profile; it tells readers which code lies at the addresses.
 
 /// First word: "QUARRYHP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYHP");
@@ -21,8 +21,8 @@ pub const HEAD_WORDS: usize = 512;
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 8;
 
-/// Buckets of a profile of a process. With 64 frames and a few sizes each, programs of some million
-/// lines need this many; samples that find no bucket are counted as lost.
+/// Buckets of a profile of a process. Programs of some million lines need this many, with up to 64
+/// frames per call site and a few sizes; samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
 /// Addresses of code that a profile of a process has room for.
@@ -89,8 +89,8 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 /// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size reduced to its highest four bits. Sizes of one bucket differ by an eighth at most, so
-/// their mean gives the probability of each sample to a few parts in a thousand.
+/// A size reduced to its highest four bits. Sizes in one bucket differ by an eighth at most, so the
+/// probability of a sample that follows from their mean is right to some thousandths.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
     let bits = 64 - size.leading_zeros();

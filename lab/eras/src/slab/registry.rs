@@ -50,8 +50,8 @@ pub trait Registered {
     type Policy;
 }
 
-/// The line of a policy, by its name or an alias, for a choice at compile time: `<Line<{
-/// line_of("slub") }> as Registered>::Policy`.
+/// The number of the line of a policy, by the policy's name or an alias. Chooses a policy at
+/// compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
 /// If there is no such policy; at compile time, that fails the build.

@@ -1,17 +1,17 @@
 //! `quarry record`: a program's calls of malloc, one by one.
 
 use anyhow::{Context, bail};
-use quarry_cli::exit_status::{self, of_own_failure};
+use quarry_cli::exit_status::{of_own_failure, say};
 use quarry_cli::library::{self, LibraryError};
 use quarry_cli::program::CommandLine;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
+use quarry_harness::table::counted;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_trace::layout::{CHUNK_BYTES, file_bytes};
 use quarry_trace::{Trace, TraceError};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 use std::env;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -58,10 +58,6 @@ pub(crate) fn run(args: &RecordArgs) -> i32 {
     }
 }
 
-fn say(message: fmt::Arguments<'_>) {
-    exit_status::say("record", message);
-}
-
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     let tracer = library::find_companion(TRACER).map_err(LibraryError::into_error)?;
     let trace = make_room(&args.output)?;
@@ -73,8 +69,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     if args.children {
         command.env("QUARRY_TRACE_CHILDREN", "1");
     }
-    // Keys that interrupt also reach the program, which decides what they mean; this process only
-    // notes them. Unlike "ignore", a handler does not survive exec.
+    // Ctrl-C also reaches the program, which decides what it means; this process only notes it. It
+    // does so by a handler, which the program does not inherit; an ignored signal it would.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;
@@ -146,9 +142,10 @@ fn finish(path: &Path) -> anyhow::Result<()> {
     file.set_len(file_bytes(trace.chunks) as u64).with_context(|| path.display().to_string())?;
     let (calls, bytes) = (trace.calls(), trace.chunks * CHUNK_BYTES);
     say(format_args!(
-        "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
+        "{}: {} of {} of `{}`, {:.1} MiB, {:.1} bytes a call",
         path.display(),
-        trace.threads.len(),
+        counted(calls, "call"),
+        counted(trace.threads.len(), "thread"),
         trace.command,
         bytes as f64 / 1048576.0,
         trace.event_bytes as f64 / calls.max(1) as f64,

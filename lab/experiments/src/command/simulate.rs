@@ -7,7 +7,7 @@ use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::table::{Table, figure, words};
+use quarry_harness::table::{Table, counted, figure, words};
 use quarry_mm::slab::{slab_names, slab_policy};
 use quarry_sim::simulate::{Answer, Cell};
 use quarry_sim::{Costs, Topology, Waiting};
@@ -238,17 +238,17 @@ fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) 
     let Some(last) = last else { return Ok(()) };
     writeln!(
         out,
-        "`{}`: {} calls of {} threads; {} copies on {} CPUs in {} sockets, seed {}\n",
+        "`{}`: {} of {}; {} on {} in {}, seed {}\n",
         trace.command,
-        trace.calls(),
-        trace.threads.len(),
-        last.copies,
-        args.cpus,
-        args.sockets,
+        counted(trace.calls(), "call"),
+        counted(trace.threads.len(), "thread"),
+        if last.copies == 1 { "1 copy".to_owned() } else { format!("{} copies", last.copies) },
+        counted(args.cpus as usize, "CPU"),
+        counted(args.sockets as usize, "socket"),
         args.seed,
     )?;
     if trace.lost > 0 {
-        writeln!(out, "{} calls are missing in the trace.\n", trace.lost)?;
+        writeln!(out, "Missing in the trace: {}.\n", counted(trace.lost as usize, "call"))?;
     }
     let mib = |bytes: u64| figure(bytes as f64 / 1048576.0);
     let at_last = |slab: &String| {

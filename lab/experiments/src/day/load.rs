@@ -13,8 +13,9 @@
 //! | huge pages, movable | 9 | one in 10 s | 5 minutes |
 //!
 //! Numbers are for 512 MiB. Times are means of exponential distributions, unless the table says
-//! otherwise. Where less than a twentieth is free, the oldest file or inode is reclaimed; one in
-//! eight gets a second chance. A request that may wait reclaims once, twice its size.
+//! otherwise. Each second, the oldest files and inodes are reclaimed until a twentieth of the
+//! memory is free; one in eight gets a second chance. A request that may wait and finds no block
+//! reclaims until twice its size more is free, and tries once more.
 
 use super::memory::{Block, Memory};
 use quarry_mm::frame::{FRAME_BYTES, MigrateType};

@@ -19,8 +19,8 @@ pub(crate) struct Variant {
     pub(crate) types: bool,
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
-    /// True if slabs come from a group of 128 MiB while it has room, and other pages from other
-    /// groups.
+    /// True if each 128 MiB of the memory are a node, and slabs come from the first node while it
+    /// has room, other pages from the last ones.
     pub(crate) contained: bool,
 }
 

@@ -52,8 +52,8 @@ impl Cast {
 
     /// Prints the absent programs.
     ///
-    /// # Errors
-    /// If the run was interrupted, or there is no workload, not even among `rest` further ones.
+    /// # Errors If the run was interrupted, or no program can be run and `rest`, the number of
+    /// other workloads, is 0.
     pub(crate) fn announce(
         &self,
         lab: &mut Lab<'_>,

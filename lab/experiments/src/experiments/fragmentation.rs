@@ -32,8 +32,8 @@ const DAY: &str = "day";
 /// second half, and how many requests of these orders were served.
 ///
 /// A variant is a page policy, or the default one with a change: `one-type` (all requests movable),
-/// `no-reserve` (no high-atomic reserve), `contained` (slabs in a group of 128 MiB of their own
-/// while that has room). Every round has a seed of its own, the same for all variants.
+/// `no-reserve` (no high-atomic reserve), `contained` (groups of 128 MiB: slabs fill the first one
+/// first, other pages the last). Every round has a seed of its own, the same for all variants.
 #[derive(Args)]
 pub(super) struct Fragmentation {
     #[command(flatten)]

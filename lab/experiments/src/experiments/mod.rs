@@ -14,6 +14,7 @@ mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
+mod fleet;
 mod fragmentation;
 mod growth;
 mod idle_return;
@@ -35,10 +36,12 @@ use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
 use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
+use quarry_harness::table::{Table, words};
 use std::io::Write;
 
 const REGISTRY: &[Entry] = &[
     Entry::of::<malloc_patterns::MallocPatterns>(),
+    Entry::of::<fleet::Fleet>(),
     Entry::of::<peers::Peers>(),
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),
@@ -125,11 +128,12 @@ fn with_entries(command: Command, registry: &[Entry]) -> Command {
 }
 
 pub(crate) fn list() -> String {
-    let line = |entry: &Entry| {
+    let row = |entry: &Entry| {
         let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();
-        format!("{:<24} {about}\n", entry.name)
+        vec![words(entry.name), words(about)]
     };
-    REGISTRY.iter().map(line).collect()
+    let head = ["experiment", "about"].map(words).into();
+    format!("{}\n", Table { head, rows: REGISTRY.iter().map(row).collect() }.plain())
 }
 
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
@@ -154,8 +158,8 @@ mod tests {
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
-        assert!(text.contains("malloc-patterns          malloc and free"), "{text}");
-        assert!(text.lines().all(|line| line.len() > 20), "{text}");
+        assert!(text.contains("malloc-patterns") && text.contains("  malloc and free"), "{text}");
+        assert!(text.lines().all(|line| line.len() > 15), "{text}");
     }
 
     #[test]

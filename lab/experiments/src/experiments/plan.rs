@@ -81,8 +81,8 @@ impl Staged {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
 
-    /// The work that remains after the options have been read: stages an experiment and, if there
-    /// is anything to measure, conducts it.
+    /// The rest of a command whose options have been read: makes an experiment ready by `stage`
+    /// and, if there is anything to measure, conducts it.
     pub(crate) fn ready(
         stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,
     ) -> Ready {

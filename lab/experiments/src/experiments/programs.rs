@@ -9,8 +9,8 @@ use crate::real_programs::ALL;
 use anyhow::Result;
 use clap::Args;
 use quarry_compare::allocators::GLIBC;
-use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
+use quarry_compare::{companion, contenders};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::options::{self, Common, Defaults};
@@ -38,9 +38,9 @@ pub(super) struct Programs {
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
-    /// Where the scripts are.
-    #[arg(long, value_name = "FOLDER", default_value = "scripts/programs")]
-    scripts: PathBuf,
+    /// Where the scripts are [default: scripts/programs, else where `make install` put them].
+    #[arg(long, value_name = "FOLDER")]
+    scripts: Option<PathBuf>,
 }
 
 impl Defaults for Programs {
@@ -59,7 +59,8 @@ impl Plan for Programs {
         let mut contenders = lab.contenders(&self.common)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
         self.common.check_early()?;
-        let scripts = Script::names(&self.scripts)?;
+        let folder = self.scripts.clone().unwrap_or_else(companion::scripts);
+        let scripts = Script::names(&folder)?;
         let names = scripts.iter().map(String::as_str).chain(ALL.iter().map(|it| it.name));
         let wanted = options::exactly(&names.collect::<Vec<_>>(), &self.only, "program --only")?;
         let interrupt = Rc::new(Interrupt::listen()?);
@@ -70,7 +71,7 @@ impl Plan for Programs {
         }
         let mut cast = Cast::default();
         for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
-            let asked = Script::ask(&self.scripts, name).map_err(|advice| format!("{advice:#}"));
+            let asked = Script::ask(&folder, name).map_err(|advice| format!("{advice:#}"));
             let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
             if !cast.add(made, &interrupt) {
                 break;

@@ -135,8 +135,8 @@ pub(super) fn start_often(
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// Starts `true` `times` times and measures the resident memory of `sleep`: a measurement of the
-/// starts with the counter `resident_kib`.
+/// Measures `times` starts of `true`, and the resident memory of `sleep`, which is the
+/// measurement's counter `resident_kib`.
 ///
 /// # Errors
 /// The reason why there is no measurement.

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// The alignment of its tables. `LLFREE_CACHE_SIZE` would do; a page keeps tables on separate
-/// lines.
+/// The alignment of LLFree's tables. `LLFREE_CACHE_SIZE` would do; a page keeps tables on separate
+/// cache lines.
 const ALIGN: usize = 4096;
 /// `LLFREE_INIT_FREE`: all frames are free.
 const INIT_FREE: u8 = 0;
@@ -78,8 +78,9 @@ impl LlFree {
     pub(super) fn load(object: &Path, frames: u32, tasks: u32) -> Result<Self> {
         let object = Object::open(object)?;
         let (tasks, count) = (tasks as usize, frames as usize);
-        // SAFETY: `llfree.h` declares the functions with these types. A symbol does not show
-        // another version; but this process only takes samples, and the answers are checked below.
+        // SAFETY: `llfree.h` declares the functions with these types. A symbol does not say which
+        // version of the interface it belongs to; but this process only takes samples, and the
+        // answers are checked below.
         let (table_bytes, init, get, put, free_frames) = unsafe {
             (
                 std::mem::transmute::<NonNull<c_void>, TableBytesOf>(

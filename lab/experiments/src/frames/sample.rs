@@ -74,8 +74,8 @@ pub(crate) struct FramesSample {
     pub(crate) cpus: Vec<usize>,
     pub(crate) mib: u32,
     pub(crate) millis: u64,
-    /// Operations of each task, without a warm-up, in place of the window: for tools that count
-    /// instructions.
+    /// If set, each task makes so many operations, without a warm-up, and `millis` has no effect:
+    /// for tools that count instructions.
     pub(crate) operations: Option<u64>,
 }
 

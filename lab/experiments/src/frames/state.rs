@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// Filling leaves one part in this many of the memory alone, because page lists may not take it
-/// below the watermarks.
+/// Filling leaves one part in this many of the memory free, because the page policies refuse to
+/// take a zone's free memory below its watermarks.
 const LEFT: u32 = 64;
 /// Every sample begins with the same state.
 const SEED: u64 = 42;
@@ -34,8 +34,8 @@ impl State {
         }
     }
 
-    /// Brings `frames` free frames into this state, for `tasks` tasks in turn. Returns the blocks
-    /// that stay in use, in random order.
+    /// Brings `frames` free frames into this state; `tasks` tasks take the blocks in turn. Returns
+    /// the blocks that stay in use, in random order.
     ///
     /// # Errors
     /// The memory has too few blocks.

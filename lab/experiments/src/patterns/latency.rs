@@ -10,9 +10,8 @@ use std::time::Instant;
 
 /// Largest block, from 16 bytes; each doubling of the size is equally likely.
 const LARGEST: usize = 32_768;
-/// Factor by which it runs longer than other patterns. In their 20 ms, a quarter of a million
-/// operations, the slowest in ten thousand are only a few dozen, most of them first touches of
-/// pages.
+/// Factor by which this pattern runs longer than others. Their 20 ms have a quarter of a million
+/// operations, so the slowest in ten thousand are some 25, most of them first touches of pages.
 const LENGTH: u32 = 10;
 /// Names of the figures, and the share of operations that took at most that long.
 pub(crate) const QUANTILES: [(&str, f64); 4] =

@@ -7,6 +7,7 @@ mod batch;
 pub(crate) mod bursts;
 pub(crate) mod churn;
 pub(crate) mod empty;
+pub(crate) mod fleet;
 mod fork;
 pub(crate) mod growth;
 mod handover;

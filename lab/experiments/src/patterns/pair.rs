@@ -1,7 +1,7 @@
 //! Allocates and frees few blocks, again and again: the latency of the shortest paths.
 //!
-//! It depends on how soon a call reads what an earlier call has written. Blocks of one size are the
-//! shortest such chain; other sizes in between, or several blocks at once, make it longer.
+//! That latency depends on how soon a call reads what an earlier call has written: soonest with one
+//! block of one size, later with other sizes in between or several blocks at once.
 
 use super::heap::{Block, Heap, Places};
 use super::window::{self, Budget, Done, Window};

@@ -36,8 +36,8 @@ impl Steps {
     }
 }
 
-/// Grows a block to its end and frees it. Operation: one realloc, verified by the word that was the
-/// block's last before.
+/// Grows a block by `steps` to their end and frees it. Operation: one realloc, verified by what was
+/// the block's last word before it.
 pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
     window::measure(budget, || {
         let mut size = steps.first();

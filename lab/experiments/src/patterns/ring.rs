@@ -53,8 +53,9 @@ const SLICES: u32 = 10;
 /// The least result in ns per operation; smaller differences are noise.
 const LEAST: f64 = 1.0;
 
-/// All operations on the heap. Each counts with the median of the differences between a slice on
-/// the heap and its neighbour without one, because a disturbance hits single slices.
+/// Measures slices on the heap and on preallocated blocks in turn. An operation takes the median of
+/// the differences between a slice on the heap and the next on preallocated blocks, because a
+/// disturbance hits single slices. Returns all operations on the heap, at that time.
 pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let slice = Budget { warm_up: budget.warm_up / SLICES, measured: budget.measured / SLICES };
     let mut total = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };

@@ -8,7 +8,8 @@ use std::sync::Barrier;
 use std::thread;
 
 /// Runs `tasks` threads that begin together, on the CPUs in turn; a pattern's further threads take
-/// the next CPUs. Returns all operations in the longest window, and the sum of the tasks' times.
+/// the next CPUs. Returns the operations of all tasks with the time of the longest task, and the
+/// sum of the times of all tasks.
 ///
 /// # Panics
 /// If a CPU is not allowed, or a task finds that memory was handed out twice.

@@ -135,6 +135,16 @@ impl<T> Table<T> {
     }
 }
 
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the table's own. No error is possible; entries own nothing.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length * size_of::<T>()) };
+    }
+}
+
+// SAFETY: a table owns its mapping as a vector does.
+unsafe impl<T: Send> Send for Table<T> {}
+
 impl<T> std::ops::Deref for Table<T> {
     type Target = [T];
 

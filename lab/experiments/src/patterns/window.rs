@@ -40,8 +40,8 @@ pub(crate) struct Window {
     pub(crate) cpu_ns: u64,
 }
 
-/// Calls `chunk`, which returns its counts, until the warm-up and then the window are over. The
-/// clock is read once per chunk, which should last at least 10 us.
+/// Calls `chunk`, which returns its counts, until the warm-up and then the measured time are over.
+/// The clock is read once per chunk, which should last at least 10 us.
 pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window {
     measure_in_phases(budget, |_| chunk())
 }

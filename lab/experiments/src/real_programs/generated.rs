@@ -39,8 +39,9 @@ pub(super) fn functions(count: u64) -> String {
     text
 }
 
-/// The puzzle of queens on a board of `columns` columns, as SMT: one integer per column, and a
-/// question for every row of the first queen. On boards of 8 columns and more, every answer is yes.
+/// The puzzle of queens on a board of `columns` columns, in SMT-LIB: one integer per column, and a
+/// `check-sat` for every row of the first queen. On boards of 8 columns and more, every answer is
+/// yes.
 pub(super) fn queens(columns: u64) -> String {
     let mut text = String::new();
     for column in 0..columns {

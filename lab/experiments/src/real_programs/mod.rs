@@ -100,8 +100,8 @@ impl Content {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Proof {
-    /// The program ends by itself, prints the same on every allocator, and its last line contains
-    /// these words for the full or the quick amount.
+    /// The program ends by itself and prints the same on every allocator. Its last line contains
+    /// the words `full` after the full amount of work, `quick` after the quick one.
     Prints { full: String, quick: String },
     /// The program is a server whose replies are all compared with the right ones.
     Replies(Server),

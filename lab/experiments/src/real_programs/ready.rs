@@ -14,8 +14,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl RealProgram {
-    /// Writes the program's files, and runs it once on glibc under the counter. `file` is its
-    /// executable.
+    /// Writes the program's files, and runs it once on glibc, with its calls of malloc counted.
+    /// `file` is its executable.
     ///
     /// # Errors
     /// The program fails even on glibc.

@@ -35,10 +35,10 @@ pub(super) type End<'a> = Box<dyn FnOnce() -> Done + Send + 'a>;
 /// The work of one thread: it prepares, passes the gate once, and works.
 pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>;
 
-/// Starts a thread for each task, on its CPU if it has one, and lets all work in a window. Calls
-/// `open` when all threads are ready, and `close` when all have finished. A task that fails ends
-/// the process, because the other threads would wait for it. Returns the window, and the times of
-/// operations that tasks have timed.
+/// Starts a thread for each task, on its CPU if it has one, and measures while all of them work.
+/// Calls `open` when all threads are ready, and `close` when all have finished. A task that fails
+/// ends the process, because the other threads would wait for it. Returns that measured window, and
+/// the times of operations that tasks have timed.
 ///
 /// # Errors
 /// The errors of `open` and `close`.

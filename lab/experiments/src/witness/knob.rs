@@ -1,8 +1,8 @@
-//! Settings that are restored, and folders and mounts that go, at the end of their holder, even if
-//! it is killed.
+//! Settings of the kernel that are restored, and folders and mounts that are removed, when their
+//! owner drops them or this process dies, even if it is killed.
 //!
-//! A shell does this. It waits for the end of a pipe that only this process holds, and that ends
-//! when this process closes it or dies.
+//! A shell does this: it waits for the end of a pipe that only this process writes to, so the pipe
+//! ends when this process closes it or dies.
 
 use anyhow::{Context, Result, ensure};
 use quarry_harness::launch;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// Datagrams under way at a time. Eight of 8 KiB, each 16 KiB with the kernel's overhead, fit into
-/// a socket of the default size.
+/// a socket's buffer of the default size.
 const BURST: u64 = 8;
 /// A datagram that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use super::PageCache;
 use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use quarry::{Backing, Mapping, OsError, PageRef, PageSlot, Quarry, ReadOnly};
 
 /// A backing that is never read: the measurement makes the bytes of all pages.
@@ -32,7 +32,7 @@ impl QuarryCache {
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
         let create = |_| quarry::PageCache::open(Made);
         let files = (0..pages.div_ceil(FILE_PAGES)).map(create).collect::<Result<_, _>>()?;
-        ensure!(Quarry::set_limit(capacity as usize * PAGE_BYTES), "no limit can be set");
+        Quarry::set_limit(capacity as usize * PAGE_BYTES)?;
         Ok(Self(files))
     }
 }

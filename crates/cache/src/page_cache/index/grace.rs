@@ -1,7 +1,8 @@
 //! Index nodes that left their index while walks may still read them.
 //!
-//! A node goes back to its slab cache after a barrier that ends all walks; one barrier serves all
-//! waiting nodes. If the calling task may not raise the barrier, they wait for a task that may.
+//! A node goes back to its slab cache after a barrier that ends all walks (`wait_for_walks`, a
+//! membarrier(2)); one serves all waiting nodes. If the calling task may not make that system call,
+//! they wait for a task that may.
 //!
 //! An index takes waiting nodes first, without a barrier, so no more nodes wait than were in use at
 //! once. A walk that strays into another index through a recycled node finds nothing or a page with
@@ -16,8 +17,8 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Nodes that wait before a barrier is worth its price: a barrier costs as much as some thousand
-/// instructions on every CPU that runs the process, and 64 nodes hold 36 KiB.
+/// So many waiting nodes are worth a barrier: it costs as much as some thousand instructions on
+/// every CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 
 const FREED_AT_ONCE: usize = 32;
@@ -105,8 +106,8 @@ impl Grace {
         Some(node)
     }
 
-    /// Gives waiting nodes back to their slab cache, if at least `least` wait; returns how many, 0
-    /// if the task may not raise the barrier. The caller holds no lock of an index. O(nodes).
+    /// Gives waiting nodes back to their slab cache, if at least `least` wait. Returns how many; 0
+    /// also if `wait_for_walks` fails. The caller holds no lock of an index. O(nodes).
     pub fn release<H: NodeHost>(&self, host: &H, least: usize) -> usize {
         if self.waiting() < least.max(1) {
             return 0;
@@ -129,8 +130,8 @@ impl Grace {
                     *object = node.object();
                 }
             }
-            // SAFETY: the nodes came from the host, left their index before the barrier, and only
-            // this chain has had them since.
+            // SAFETY: the nodes came from the host and left their index before the barrier, and
+            // since then only this chain has had them.
             unsafe { host.free_nodes(&freed[..some]) };
         }
         self.freed.fetch_add(count as u64, Relaxed);

@@ -16,8 +16,8 @@ pub struct ShadowScan {
 
 impl IndexNodes {
     /// Takes up to `most` of the oldest nodes of shadow entries out of indexes that are not locked.
-    /// `find` returns an owner's index. The caller holds no lock of an index, and then calls
-    /// [`Grace::release`](super::Grace::release). O(most).
+    /// `find` returns the index with an owner number. The caller holds no lock of an index, and
+    /// calls [`Grace::release`](super::Grace::release) afterwards. O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,

@@ -107,8 +107,8 @@ impl<T> Index<T> {
         self.walk_to(host, index).page()
     }
 
-    /// Returns whether a walk finds a shadow entry: then there was no page at some time during the
-    /// call. False proves nothing. O(height).
+    /// Returns whether a walk finds a shadow entry: then `index` had no page at some time during
+    /// the call. False proves nothing. O(height).
     #[inline]
     pub fn walk_finds_shadow<H: NodeHost>(&self, host: &H, index: u64) -> bool {
         self.walk_to(host, index).is_shadow()

@@ -1,9 +1,9 @@
 //! Returns pages of slabs that hold no object in use to the operating system.
 //!
-//! No code reads the memory of free objects, which are bits, so it may become zero at any time.
-//! While pages go back, their free objects are taken out of the slab, as if by a request: no other
-//! task can get them, and the list lock is not held over a system call. Then the slab goes to the
-//! tail of its list, to be used last.
+//! A free object is a bit, and no code reads its memory, which may become zero at any time. Before
+//! pages go back, their free objects are taken out of the slab, as if by a request: so no other
+//! task gets them, and no system call is made under the list lock. Then the slab goes to the tail
+//! of its list, to be used last.
 //!
 //! [`occupancy`](BitmapSlabs::occupancy) tells a program which objects it should move.
 

@@ -3,11 +3,11 @@
 //! A linked list touches every object. A bundle touches one of up to sixteen: its first object, the
 //! *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in word 0 and the
 //! addresses of the bundle's other objects in the next words. So a thread that follows a chain
-//! waits for one cache miss per bundle. (Larger bundles would fill less often where a CPU frees the
-//! objects of several others.)
+//! waits for one cache miss per bundle. (With larger bundles, a CPU that frees the objects of
+//! several others would fill fewer.)
 //!
-//! A program that writes to a freed object may change these words. The digest misses one change in
-//! a million.
+//! A program that writes to a freed object may change these words. One change in a million leaves
+//! the digest right.
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 

@@ -30,7 +30,7 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 }
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Notes `slot` as the owner of the slabs of objects that it got by a miss. The objects are
+    /// Notes `slot`, which got the objects by a miss, as the owner of their slabs. The objects are
     /// mostly neighbours, so a look at a few of them finds all slabs.
     #[inline]
     pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {

@@ -13,8 +13,8 @@ use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Most objects that one miss moves.
 const MOST: usize = 128;
-/// Most objects and bytes of an inbox (SLQB's high water mark). Objects beyond go to the barn,
-/// where every CPU finds them, because the inbox's CPU may never come.
+/// Most objects and bytes of an inbox (SLQB's high water mark). Further objects go to the barn,
+/// where every CPU finds them, because the CPU of the inbox may never look into it.
 const INBOX_OBJECTS: u64 = 1024;
 const INBOX_BYTES: u64 = 1 << 20;
 
@@ -111,8 +111,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Frees `object` to a full array, from which `sheaf` objects go to the CPU's own stock or, if
-    /// `remote`, to the CPUs that took them. Returns false if the array has fewer objects.
+    /// Frees `object` to a full array, which then gives `sheaf` objects to the CPU's own stock or,
+    /// if `remote`, to the CPUs that took them. Returns false if the array has fewer objects.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),

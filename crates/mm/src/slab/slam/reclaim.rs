@@ -86,8 +86,8 @@ impl Slam {
         }
     }
 
-    /// Gives the stocks of idle slots and of an idle cache to the slabs, and of other stocks the
-    /// bundles that were unneeded since the last call.
+    /// Gives the stocks of idle slots, or all stocks if the cache is idle, to the slabs; of other
+    /// stocks the bundles that were unneeded since the last call.
     fn trim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,

@@ -1,10 +1,10 @@
 //! The policy's records of caches and CPUs: arrays, counted as metadata.
 //!
-//! | array | bytes | per | what |
+//! | array | entries | bytes of each | what |
 //! |---|---|---|---|
-//! | cells | 128 | slot and cache | [`CpuCache`]; one slot's lie together |
-//! | used | 1 | slot | whether any cache has had something to do there |
-//! | owners | 4 | 4,096 slabs | [`Owners`] |
+//! | cells | slots * caches | 128 | [`CpuCache`]; one slot's lie together |
+//! | used | slots | 1 | whether any cache has had something to do there |
+//! | owners | 4,096 | 4 | [`Owners`] |
 //!
 //! They are made when the first cache is created. Only pages that are touched take memory.
 

@@ -1,8 +1,8 @@
 //! Chooses the mode of one (cache, CPU) by the traffic of its slow paths.
 //!
 //! A *miss* is a request that found the array empty, or a free that found it full. A *run* is the
-//! objects that frees have pushed out of the array since it was last empty. Every [`LOOK`] misses
-//! the CPU compares what it has seen with this table:
+//! objects that frees have pushed out of the array since it was last empty. After every [`LOOK`]
+//! misses the CPU takes a *look*: it compares what it has seen with this table:
 //!
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
@@ -13,8 +13,8 @@
 //!
 //! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
 //!
-//! The CPU changes to a mode that fits [`WINS`] looks in a row, not counting looks without an
-//! opinion. For linked one look is enough, because a long run has lasted for more looks already.
+//! The CPU changes its mode once another one fits [`WINS`] looks in a row; looks without an opinion
+//! do not count. For linked one look is enough, because a long run has lasted for several looks.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};

@@ -3,9 +3,8 @@
 //!
 //! A slab of objects below 512 bytes begins with a descriptor and a number for each object; for
 //! larger objects both lie elsewhere. The kernel's sizes are kept, because they decide how many
-//! objects a slab has. But most of the descriptor's 48 bytes are unused here: what a program must
-//! not overwrite is in [`Records`](super::records::Records).
-//! could overwrite there lies in [`Records`](super::records::Records).
+//! objects a slab has. But the descriptor's 48 bytes are unused here: what the kernel writes there
+//! is in [`Records`](super::records::Records), where a program cannot overwrite it.
 
 use quarry_mm::frame::{MAX_ORDER, Order};
 use quarry_mm::slab::SlabLayout;
@@ -52,8 +51,8 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
         .unwrap_or((Order::MAX, 1));
     let header_bytes = match is_off_slab(stride) {
         true => 0,
-        // As long as the header for one more object, where there is room, so that exactly `objects`
-        // fit.
+        // Where there is room, as long as the header of a slab with one more object: then exactly
+        // `objects` fit after it.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };
     SlabLayout { order, header_bytes }

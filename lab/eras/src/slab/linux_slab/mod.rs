@@ -11,11 +11,10 @@
 //!                                                      page allocator
 //! ```
 //!
-//! A slab that a CPU allocates from, or frees an object of its own node into, needs only one
-//! restartable sequence on the CPU's array. A CPU whose array is empty takes a batch under its
-//! node's list lock, from the shared array or, if that is empty, from slabs. A CPU whose array is
-//! full gives the *oldest* batch away. Every two seconds a reaper takes objects that were not used
-//! since its last visit.
+//! An allocation, or a free of an object of the CPU's own node, needs only one restartable sequence
+//! on the CPU's array. A CPU whose array is empty takes a batch under its node's list lock, from
+//! the shared array or, if that is empty, from slabs. A CPU whose array is full gives the *oldest*
+//! batch away. Every two seconds a reaper takes objects that were not used since its last visit.
 //!
 //! Differences from the kernel:
 //! * no colouring: the unused rest of a slab lies before its numbers and objects

@@ -6,8 +6,8 @@ use quarry_mm::frame::FRAME_BYTES;
 
 pub(super) const MOST_LIMIT: usize = 120;
 const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
-/// Objects in an alien array of a cache whose arrays hold more than one object. The model checker's
-/// caches have few objects.
+/// Objects in an alien array, if the cache's arrays hold more than one object. Fewer for the model
+/// checker, whose caches have few objects.
 pub(super) const ALIEN_LIMIT: usize = if cfg!(quarry_model) { 2 } else { 12 };
 /// Batches that a shared array holds.
 const SHARED_FACTOR: usize = 8;

@@ -38,8 +38,8 @@ impl KernelSheaf {
         View { context, cache, own: &self.caches[cache.id().index()], pool: &self.pool }
     }
 
-    /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one barrier.
-    /// Returns whether there were any objects.
+    /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one membarrier
+    /// for all of them. Returns whether there were any objects.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let is_due = |slot: SlotIndex, id: CacheId| (idle.slots)(slot) || (idle.caches)(id);
         let of_array = |array: ArrayId| CacheId::new(array.index());
@@ -96,8 +96,8 @@ impl<P: Arrays> View<'_, P> {
         stats
     }
 
-    /// Returns whether an object is among the top objects of `main`, which are taken out and put
-    /// back.
+    /// Takes the top objects of `main` out and puts them back. Returns whether `object` is among
+    /// them.
     fn is_on_top(&self, object: Object) -> bool {
         let (percpu, array) = (self.context.percpu, self.array());
         let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];

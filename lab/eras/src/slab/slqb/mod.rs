@@ -25,17 +25,17 @@
 //!
 //! | step | by | if the thread has lost its CPU meanwhile |
 //! |---|---|---|
-//! | take or put one object | one sequence | the CPU on which the sequence ends is meant |
+//! | take or put one object | one sequence | the step is that of the CPU where the sequence ends |
 //! | set the bound | `compare_store` of the guard, from 0 | nothing is stored |
 //! | take the list | `compare_store` of the list, to 0 | nothing is stored; the free tries again |
 //! | leave a list | `compare_store` of the list, from 0 | the list waits in the slot's `remote` |
-//! | take from a slab | lock `partial` of its list | the object is another CPU's: no harm |
-//! | put into slabs | lock `partial` of their list | the lock is the list's, for any thread |
+//! | take from a slab | lock `partial` of its list | the slab is another CPU's: no harm |
+//! | put into slabs | lock `partial` of their list | any thread may take the lock |
 //! | gather | lock `outgoing` of the slot | the objects are gathered for the thread's former CPU |
 //! | bring, claim | lock `remote` of the list | claimed objects are left to the slot: see above |
 //! | drain a cell | all ones to the guard, 0 to the list | the drain owns the list |
 //!
-//! A guard names its slot, which tells a drain whose list it has taken. A thread never holds two of
+//! A guard names its slot, so a drain knows whose list it has taken. A thread never holds two of
 //! the three locks, and none while it allocates or frees a slab.
 //!
 //! Differences from the kernel: slabs have no colours; a CPU's list has no tail, so a trim walks

@@ -15,8 +15,8 @@ use quarry_sys::primitive::Ordering;
 /// Time from one trim of a list to the next (`cache_trim_worker`: `3 * HZ`).
 pub(super) const TRIM_NS: u64 = 3_000_000_000;
 
-/// Returns whether a list is due for a trim, and then notes the trim. The first call starts the
-/// time.
+/// Returns whether a list is due for a trim, and if so notes `now_ns` as the time of its last trim.
+/// The first call only notes the time.
 fn becomes_due(list: &CacheList, now_ns: u64) -> bool {
     let last = list.trimmed_ns.load(Ordering::Relaxed);
     let is_due = now_ns.saturating_sub(last) >= TRIM_NS;
@@ -65,8 +65,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Trims all lists that are due. Returns whether a due list had objects to give; if the cache
-    /// `is_idle`, also whether a list with objects will be due.
+    /// Trims all lists that are due. Returns true if a due list had objects to give, or if the
+    /// cache `is_idle` and a list with objects will be due later.
     pub(super) fn trim_all(&self, now_ns: u64, is_idle: bool) -> bool {
         let (mut found, mut must_drain) = (false, false);
         for id in self.tables.used_lists() {

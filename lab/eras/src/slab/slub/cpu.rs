@@ -1,10 +1,10 @@
 //! A cache's part of a CPU beside the slot's cell: a short list of partial slabs, and counters.
 //!
 //! The kernel's `kmem_cache_cpu` has two parts here: its `freelist` and `slab` are the slot's cell
-//! (table in `slub`), its `partial` list is this. The kernel changes that list with interrupts off.
-//! Here every slot has a lock that is only ever *tried*: a thread that does not get it uses the
-//! node's list. The partial list is a stack, not a [`List`](quarry_mm::frame::List), because the
-//! second link of a slab counts objects.
+//! (table in `slub`), its `partial` list is [`CpuSlab`]. The kernel changes that list with
+//! interrupts off. Here every slot has a lock that is only ever *tried*: a thread that does not get
+//! it uses the node's list. The partial list is a stack, not a [`List`](quarry_mm::frame::List),
+//! because the second link of a slab counts objects.
 //!
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` = the
 //! sum of each slab's free objects at its push (more may have been freed since).

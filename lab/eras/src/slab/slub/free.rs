@@ -47,8 +47,8 @@ where
                 Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
                 other => {
                     if let Some((of, head, tail, count)) = other {
-                        // SAFETY: the list is ours, its objects count as in use; these lie in `of`
-                        // and are linked in this order.
+                        // SAFETY: the caller gave us the list, whose objects count as in use; those
+                        // from `head` to `tail` lie in the slab `of` and are linked in this order.
                         unsafe { self.free_chain(of, head, tail, count) };
                     }
                     Some((slab, object, object, 1))

@@ -1,7 +1,7 @@
 //! The order of slabs, and the lengths of partial lists.
 //!
 //! The order grows with the number of *declared* CPUs: more objects per slab mean fewer takes of
-//! the list lock. A cache can so have slabs of order 1 on 16 CPUs (document 003) and of order 0 on
+//! the list lock. So a cache can have slabs of order 1 on 16 CPUs (document 003) and of order 0 on
 //! 4.
 
 use quarry_mm::frame::Order;

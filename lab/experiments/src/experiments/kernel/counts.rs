@@ -85,8 +85,8 @@ impl Count {
     }
 }
 
-/// Adds the counts to a measurement of the kernel (`in_kernel`) or of the stack, as far as it has
-/// their parts.
+/// Adds to a measurement of the kernel (`in_kernel`) or of the stack each of the [`COUNTS`] of
+/// which it has a part.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

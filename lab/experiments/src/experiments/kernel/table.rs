@@ -77,8 +77,8 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // A few events of objects and files are chance; for pages, few events are the purpose of
-        // lists.
+        // Rows with few events are left out as chance, but for blocks of pages: few events there
+        // are what the page lists are for.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
             let is_apart = |index: usize| {

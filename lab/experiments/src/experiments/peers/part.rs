@@ -66,15 +66,15 @@ impl Part {
         }
     }
 
-    /// Returns whether its first run differs from later ones. `Burst` and `SmallProcess`
+    /// Returns whether a part's first run differs from later ones. `Burst` and `SmallProcess`
     /// measure memory, which does not depend on earlier runs.
     pub(super) fn has_warm_up(&self) -> bool {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// Returns whether it counts in the means over everything. Its peak must be what the work
-    /// needs: a burst is measured afterwards, and `sleep` and an empty script do no work. One form
-    /// of pairs stands for all.
+    /// Returns whether a part counts in the means over everything. Its peak memory must be what its
+    /// work needs: a burst is measured afterwards, and `sleep` and an empty script do no work. Of
+    /// the forms of pairs only the plain one counts.
     pub(super) fn is_of_everything(&self) -> bool {
         match self {
             Self::Burst | Self::SmallProcess | Self::Start(_) => false,

@@ -1,11 +1,11 @@
-//! `--calibrate`: the cost of a message here, with and without the stand-in for other work, and the
-//! page allocator's share of it, to check the constants.
+//! `--calibrate`: the cost of a message on this machine, with and without the stand-in for other
+//! work, and the page allocator's share of it, to check the constants.
 //!
-//! A profile of several threads would show this machine's scheduler more than the path, because
-//! handing a burst over costs as much as sending it. So one thread walks the path, for each burst
-//! the first leg and then the second: with other work, without it, and with the calls to the page
-//! allocator timed. Where each message switches threads, as a transaction does, the switches are
-//! most of the cost: each number of tasks therefore has a line too, in CPU time of all threads.
+//! With several threads, the figures would be of this machine's scheduler more than of the path,
+//! because handing a burst over costs as much as sending it. So one thread walks both legs of the
+//! path for each burst: with the other work, without it, and with the calls to the page allocator
+//! timed. In a transaction each message switches threads, which is most of its cost: such rows have
+//! a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;

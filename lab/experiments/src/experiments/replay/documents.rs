@@ -41,9 +41,9 @@ struct Also {
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Table {
-    /// Document 000 or 001: the mean of these rows, for this machine and benchmark. With `by_tasks`
-    /// its rows are numbers of tasks, and our row is part of the benchmark's name. `rows` gives our
-    /// rows' names there.
+    /// Document 000 or 001: the `statistic` of `benchmark` on `machine`. With `by_tasks` the
+    /// document's rows are numbers of tasks, and the name of our row ends the name of the
+    /// benchmark. `rows` maps names of our rows to the document's.
     Mmtests {
         machine: String,
         benchmark: String,

@@ -1,5 +1,5 @@
-//! The parts of a packet's time, beside document 003's profile. Each is a count times the measured
-//! cost of such a call; no program counter is sampled.
+//! The parts of a packet's time, beside document 003's profile. Each part is the count of a call
+//! times its measured cost; no program counter is sampled.
 
 use super::slabinfo::counted;
 use anyhow::Result;

@@ -1,8 +1,8 @@
 //! Finds the bytes with which each page cache's process is as large as Quarry's.
 //!
-//! A number of bytes has another meaning for each: SQLite counts pages and leaves out what it keeps
-//! beside them; Quarry counts every page that it takes from the system. So each is started as a
-//! trial, and its bytes change by the difference of the peaks.
+//! Page caches count their bytes differently: SQLite counts pages and leaves out what it keeps
+//! beside them; Quarry counts every page that it takes from the system. So each cache is tried, and
+//! its bytes are corrected by the difference of the peaks.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;

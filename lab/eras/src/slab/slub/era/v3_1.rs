@@ -21,8 +21,8 @@ impl Era for V3_1 {
         V3_0::min_partial(stride)
     }
 
-    /// One slab more than wanted (`nr_partial > min_partial` discards, mm/slub.c, Linux 3.1 to
-    /// 3.16).
+    /// A node keeps one slab more than `min_partial`: an empty slab goes back only if `nr_partial >
+    /// min_partial` (mm/slub.c, Linux 3.1 to 3.16).
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool {
         on_list <= min_partial
     }
