@@ -431,6 +431,7 @@ mod tests {
                 of_bytes("af-unix", 3312),
                 of_bytes("tcp-stream", 3312),
                 of_bytes("tcp-transactions", 1),
+                of_bytes("tcp-through-card", 1),
                 of_amount("pipe", 2, false),
                 of_amount("socket", 2, true),
                 of_amount("files", 500, false),

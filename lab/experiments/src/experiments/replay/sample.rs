@@ -191,6 +191,7 @@ impl ReplaySample {
 fn alone(scenario: Scenario) -> Scenario {
     let round = match scenario.cast {
         Cast::Crew(crew) => crew.burst,
+        Cast::Card(_) => 1,
         Cast::Solo(solo) => solo.round,
     };
     let cast = Cast::Solo(Solo { round, timed: Timed::Both, space: Space::None });
