@@ -1,7 +1,8 @@
 //! One sample of a workload as system calls, in a process of its own.
 
 use super::gate;
-use super::readings::{PageLists, Vmstat};
+use super::knob::Knob;
+use super::readings::Readings;
 use super::tracepoints::{Counts, Events};
 use super::work::Calls;
 use crate::patterns::window::Window;
@@ -26,6 +27,8 @@ pub(crate) struct KernelSample {
     pub(crate) folder: Option<PathBuf>,
     /// The events to count; `None`: no counts.
     pub(crate) events: Option<Events>,
+    /// A setting of the kernel during the sample.
+    pub(crate) setting: Option<(PathBuf, String)>,
 }
 
 /// Stands for the object that serves a sample: the kernel.
@@ -42,26 +45,27 @@ impl Work for KernelSample {
     const NAME: &'static str = "kernel";
 
     fn measure(self) -> Result<Measurement> {
-        let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events } = self;
+        let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events, .. } = self;
+        let set = |(file, value): &(PathBuf, String)| Knob::set(file, value);
+        let _knob = self.setting.as_ref().map(set).transpose()?;
         // Opened before there are threads, because threads inherit the counters.
         let counts = events.as_ref().map(Events::open).transpose()?;
         let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
         let mut counted: Vec<(&str, u64)> = Vec::new();
         let open = move || {
             let mut counts = counts;
-            let before = (Vmstat::now(), minor_faults()?);
+            let before = (Readings::now(), minor_faults()?);
             if let Some(counts) = &mut counts {
                 counts.start()?;
             }
             Ok((before, counts))
         };
-        let close = |((before, faults), counts): ((Vmstat, u64), Option<Counts>)| {
+        let close = |((before, faults), counts): ((Readings, u64), Option<Counts>)| {
             let Some(mut counts) = counts else { return Ok(()) };
             counts.stop()?;
             counted.push((FAULTS, minor_faults()? - faults));
             counted.extend(counts.read()?);
-            counted.extend(Vmstat::now().since(&before));
-            counted.extend(PageLists::now().iter().flat_map(PageLists::named));
+            counted.extend(Readings::now().since(&before));
             Ok(())
         };
         let (window, each_ns) = gate::run(threads, open, close)?;

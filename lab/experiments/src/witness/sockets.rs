@@ -22,7 +22,7 @@ fn end() -> (Ipv4Addr, u16) {
 }
 
 /// Runs a side for the warm-up and then in the window; the sides pass the gate together.
-fn in_window(
+pub(super) fn in_window(
     gate: &Gate,
     operations: u64,
     mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,

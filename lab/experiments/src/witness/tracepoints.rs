@@ -15,7 +15,7 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The tracepoints to count, as far as the kernel has them.
-pub(crate) const TRACEPOINTS: [&str; 12] = [
+pub(crate) const TRACEPOINTS: [&str; 16] = [
     "kmem:mm_page_alloc",
     "kmem:mm_page_alloc_zone_locked",
     "kmem:mm_page_pcpu_drain",
@@ -23,10 +23,15 @@ pub(crate) const TRACEPOINTS: [&str; 12] = [
     "kmem:mm_page_free_batched",
     "kmem:kmalloc",
     "kmem:kmem_cache_alloc",
+    // Linux 6.1 merged these into the two before.
+    "kmem:kmalloc_node",
+    "kmem:kmem_cache_alloc_node",
     "kmem:kfree",
     "kmem:kmem_cache_free",
     "filemap:mm_filemap_add_to_page_cache",
     "filemap:mm_filemap_delete_from_page_cache",
+    "vmscan:mm_vmscan_direct_reclaim_begin",
+    "vmscan:mm_vmscan_wakeup_kswapd",
     "lock:contention_begin",
 ];
 
@@ -100,6 +105,11 @@ impl Events {
                     .to_owned(),
             },
         })
+    }
+
+    /// The events of a guest that has mounted them at the usual place.
+    pub(crate) fn of_guest() -> Self {
+        Self { tracefs: MOUNTS[0].into(), scope: Scope::Tree }
     }
 
     /// Opens a counter for each tracepoint that the kernel has. The counters do not count yet.

@@ -2,7 +2,7 @@
 
 use super::files::{Content, Files, Measured};
 use super::gate::Task;
-use super::{faults, sockets};
+use super::{crowd, faults, sockets};
 use anyhow::{Context, Result};
 use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Calls {
     /// Page faults in rounds of `pages` pages.
     Faults { pages: u32 },
+    /// Pages freed in lists of `length`.
+    Lists { length: u32 },
+    /// Messages of `bytes` bytes between the 40 threads of a group, through pipes or sockets.
+    Crowd { bytes: u32, pipes: bool },
     /// Datagrams of `bytes` bytes.
     Datagrams { bytes: u32 },
     /// A stream of messages of `bytes` bytes.
@@ -26,9 +30,11 @@ pub(crate) enum Calls {
 impl Calls {
     pub(crate) fn bytes(self) -> u64 {
         match self {
-            Self::Datagrams { bytes } | Self::Stream { bytes } => bytes.into(),
+            Self::Datagrams { bytes } | Self::Stream { bytes } | Self::Crowd { bytes, .. } => {
+                bytes.into()
+            }
             Self::Transactions => 1,
-            Self::Faults { .. } | Self::Files { .. } => 0,
+            Self::Faults { .. } | Self::Lists { .. } | Self::Files { .. } => 0,
         }
     }
 
@@ -61,6 +67,15 @@ impl Calls {
                 Self::Transactions => sockets::transactions(operations)?,
                 Self::Faults { pages } => {
                     threads.push((cpu(index), faults::task(pages, operations)));
+                    continue;
+                }
+                Self::Lists { length } => {
+                    threads.push((cpu(index), faults::lists(length, operations)));
+                    continue;
+                }
+                Self::Crowd { bytes, pipes } => {
+                    let group = crowd::group(bytes as usize, pipes, operations)?;
+                    threads.extend(group.into_iter().map(|task| (None, task)));
                     continue;
                 }
                 Self::Files { content, measured, pages, .. } => {

@@ -1,5 +1,6 @@
 //! The counts that are compared: their sources in the kernel and on Quarry's stack.
 
+use crate::witness::readings::SLABS;
 use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
@@ -11,7 +12,10 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-pub(super) const COUNTS: [Count; 15] = [
+/// The name, in a guest's sample, of what its CPUs have carried out while nothing counted.
+pub(super) const INSTRUCTIONS: &str = "instructions";
+
+pub(super) const COUNTS: [Count; 18] = [
     Count {
         name: "page blocks handed out",
         kernel: &["kmem:mm_page_alloc"],
@@ -31,11 +35,20 @@ pub(super) const COUNTS: [Count; 15] = [
     Count { name: "of these in batches", kernel: &["kmem:mm_page_free_batched"], stack: &[] },
     Count {
         name: "objects allocated",
-        kernel: &["kmem:kmalloc", "kmem:kmem_cache_alloc"],
+        kernel: &[
+            "kmem:kmalloc",
+            "kmem:kmem_cache_alloc",
+            "kmem:kmalloc_node",
+            "kmem:kmem_cache_alloc_node",
+        ],
         stack: &["fast_allocs", "slow_allocs"],
     },
-    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc"], stack: &[] },
-    Count { name: "of these kmem_cache_alloc", kernel: &["kmem:kmem_cache_alloc"], stack: &[] },
+    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc", "kmem:kmalloc_node"], stack: &[] },
+    Count {
+        name: "of these kmem_cache_alloc",
+        kernel: &["kmem:kmem_cache_alloc", "kmem:kmem_cache_alloc_node"],
+        stack: &[],
+    },
     Count {
         name: "objects freed",
         kernel: &["kmem:kfree", "kmem:kmem_cache_free"],
@@ -56,6 +69,13 @@ pub(super) const COUNTS: [Count; 15] = [
     // Locks of any kind, those of sockets and files included: not comparable with locks of a stack.
     Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
     Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
+    Count { name: SLABS, kernel: &[SLABS], stack: &[] },
+    Count {
+        name: "reclaim asked for",
+        kernel: &["vmscan:mm_vmscan_direct_reclaim_begin", "vmscan:mm_vmscan_wakeup_kswapd"],
+        stack: &[],
+    },
+    Count { name: INSTRUCTIONS, kernel: &[INSTRUCTIONS], stack: &[] },
 ];
 
 impl Count {
