@@ -110,15 +110,20 @@ fn a_sidecar_outlives_its_service() {
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let served_text = || {
+        let answer = scrape();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         answer
     };
     let pid = |of: &Served| format!("quarry_used_bytes{{pid=\"{}\"", of.pid());
-    assert!(scrape().contains(&pid(&served)));
+    assert!(served_text().contains(&pid(&served)));
     served.kill();
-    assert!(!scrape().contains("pid="));
+    assert!(!served_text().contains("pid="));
     let again = Served::python(&format!("ctypes.CDLL(None).prctl(15, b'{name}')"));
     let again = again.expect("there was one");
+    // Until the next one publishes, no process of the name has figures, which the sidecar answers.
     eventually("the next one", || {
         let answer = scrape();
         if answer.contains(&pid(&again)) { Ok(()) } else { Err(answer) }
