@@ -116,9 +116,14 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
+    /// Bytes of a mapping for a table, at least one: there is no empty mapping.
+    fn bytes(length: usize) -> usize {
+        (length * size_of::<T>()).max(1)
+    }
+
     /// A table of `length` entries. All-zero bytes must be a valid `T`.
     pub(crate) fn new(length: usize) -> Self {
-        let bytes = length * size_of::<T>();
+        let bytes = Self::bytes(length);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -138,7 +143,7 @@ impl<T> Table<T> {
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping is the table's own. No error is possible; entries own nothing.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length * size_of::<T>()) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), Self::bytes(self.length)) };
     }
 }
 
