@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use maud::{DOCTYPE, html};
 use quarry_compare::companion;
-use quarry_predict::{Cell, Moved, Printed, Score, Skill, Supposed};
+use quarry_predict::{Cell, Fit, Moved, Printed, Score, Skill, Supposed};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -32,15 +32,16 @@ pub struct PredictArgs {
     /// Only the cells that constants of the machine were fitted to.
     #[arg(long)]
     calibrate: bool,
-    /// Change each constant by a fifth, down and up, and print what that moves, in points. It runs
-    /// everything some forty times: `--only` makes it shorter.
+    /// Fit the fitted constants anew to all but one of these cells, for each of them.
+    #[arg(long)]
+    leave_out: bool,
+    /// Change each constant by a fifth, down and up, and print what moves; `--only` is shorter.
     #[arg(long)]
     sensitivity: bool,
     /// Only rows of so many tasks or threads (002, 004).
     #[arg(long, value_name = "N")]
     only: Option<usize>,
-    /// A fifth of the simulated time, and no suppositions: for a look. The figures are others than
-    /// those of the documentation.
+    /// A fifth of the time, and no suppositions: for a look, with other figures than the docs'.
     #[arg(long)]
     quick: bool,
     /// Another value for a constant of the machines; can be given several times.
@@ -72,6 +73,7 @@ impl PredictArgs {
         command.arg(&self.document).stderr(Stdio::inherit());
         for (flag, wanted) in [
             ("--calibrate", self.calibrate),
+            ("--leave-out", self.leave_out),
             ("--sensitivity", self.sensitivity),
             ("--quick", self.quick),
         ] {
@@ -163,6 +165,7 @@ fn tables(printed: &Printed) -> String {
     if printed.quick {
         text += "quick: runs of a fifth of the time, whose figures are not the documentation's\n";
     }
+    text += &fits(&printed.fits);
     if !printed.suppositions.is_empty() {
         text += if text.is_empty() { "" } else { "\n" };
         text += &format!("{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
@@ -185,6 +188,17 @@ fn moves(all: &[Moved]) -> String {
         );
     }
     text
+}
+
+/// A line for each cell that is left out, with its error at the end; the first one has all cells.
+fn fits(all: &[Fit]) -> String {
+    let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
+        let values: String =
+            constants.iter().map(|(name, it)| format!("{name} {it:.1}, ")).collect();
+        let (out, error) = (without.as_deref().unwrap_or("-"), predicted_points.unwrap_or(0.0));
+        format!("{out:36} {values}rms {rms:.1}, {error:+.1}\n")
+    };
+    all.iter().map(line).collect()
 }
 
 /// The table as a page that needs nothing else.

@@ -184,6 +184,7 @@ impl Table {
                     (true, false) => Space::Private,
                     (true, true) => Space::Shared,
                 },
+                ..Solo::default()
             }),
             _ => panic!("a path is walked by crews or by tasks"),
         };

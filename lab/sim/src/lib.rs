@@ -39,7 +39,7 @@ pub mod task;
 pub use costs::{Costs, Waiting};
 pub use outcome::{LockClass, Outcome};
 #[cfg(quarry_sim)]
-pub use shared::{AddressSpace, Barrier};
+pub use shared::Barrier;
 #[cfg(quarry_sim)]
 pub use simulation::{Placement, Simulation, Stuck};
 pub use topology::{Distance, Topology};

@@ -50,6 +50,15 @@ struct Line {
     /// When the last transfer for writing, or from a core that may have written, ends: the next
     /// one begins then.
     free_at_ns: u64,
+    /// When it was used last: the socket, and how many lines that one's cache had taken in.
+    used: Use,
+}
+
+/// A moment of a socket's cache: lines that it has taken in.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    socket: u16,
+    taken: u64,
 }
 
 /// The cost of an access.
@@ -88,11 +97,58 @@ pub(crate) struct Lines {
     order: VecDeque<(usize, usize)>,
     /// The page that was used last.
     last: (usize, usize),
+    caches: Caches,
+}
+
+/// The caches of the sockets, without a bound at first. Each includes those of its cores: a line
+/// that the socket has not used while its cache took in `most` others is in memory alone.
+#[derive(Default)]
+struct Caches {
+    /// Lines that each has taken in so far.
+    taken: Vec<u64>,
+    most: u64,
+    /// The line that each core has got from memory last: the next one is on its way already.
+    last: Vec<usize>,
+}
+
+impl Caches {
+    /// Returns whether a line that was used last at this moment is still there.
+    fn hold(&self, used: Use) -> bool {
+        let taken = self.taken.get(used.socket as usize).copied().unwrap_or(0);
+        taken - used.taken.min(taken) <= self.most
+    }
+
+    fn now(&self, socket: u32) -> Use {
+        let taken = self.taken.get(socket as usize).copied().unwrap_or(0);
+        Use { socket: socket as u16, taken }
+    }
+
+    /// A core gets a line from memory. Returns whether it was fetched ahead: it lies in the same
+    /// page as the last one, and beside it.
+    fn take_in(&mut self, socket: u32, core: u32, line: usize) -> bool {
+        let Some(taken) = self.taken.get_mut(socket as usize) else { return false };
+        *taken += 1;
+        let last = std::mem::replace(&mut self.last[core as usize], line);
+        last / LINES == line / LINES && last.abs_diff(line) == 1
+    }
 }
 
 impl Lines {
     pub(crate) fn new() -> Self {
         Self { last: (usize::MAX, 0), ..Self::default() }
+    }
+
+    /// From now on the cache of each socket holds so many lines.
+    pub(crate) fn bound(&mut self, on: &Topology, most: u64) {
+        let (taken, last) = (vec![0; on.sockets as usize], vec![0; on.all_cores() as usize]);
+        self.caches = Caches { taken, most, last };
+    }
+
+    /// The cache of a socket takes in lines that no task uses again.
+    pub(crate) fn stream(&mut self, socket: usize, bytes: u64) {
+        if let Some(taken) = self.caches.taken.get_mut(socket) {
+            *taken += bytes / LINE as u64;
+        }
     }
 
     /// From now on every address of the program's own memory is a line.
@@ -169,12 +225,17 @@ impl Lines {
             return true;
         }
         let number = self.page(line / LINES);
-        let line = &self.pages[number][line % LINES];
+        let line = &mut self.pages[number][line % LINES];
         let me = 1 << (on.core_of(cpu) % 128);
-        match access {
+        let has = match access {
             Access::Read => line.cores & me != 0,
             Access::Write | Access::Update => line.cores == me,
+        };
+        let finds = has && self.caches.hold(line.used);
+        if finds {
+            line.used = self.caches.now(on.socket_of(cpu));
         }
+        finds
     }
 
     /// `cpu` uses `count` lines from `first` on, at `now_ns`. O(count).
@@ -206,17 +267,24 @@ impl Lines {
         access: Access,
         all: &mut Fetched,
     ) -> u64 {
-        let number = self.page(line / LINES);
+        let (number, asked) = (self.page(line / LINES), line);
         let line = &mut self.pages[number][line % LINES];
-        let core = on.core_of(cpu);
+        let (core, socket) = (on.core_of(cpu), on.socket_of(cpu));
         let me = 1 << (core % 128);
         let writes = access != Access::Read;
+        if !self.caches.hold(line.used) {
+            line.cores = 0;
+        }
+        line.used = self.caches.now(socket);
         if line.cores == me || (!writes && line.cores & me != 0) {
             return costs.hit_ns;
         }
         let ns = if line.cores == 0 {
             all.from_memory += 1;
-            costs.memory_ns
+            match self.caches.take_in(socket, core, asked) {
+                true => costs.next_line_ns,
+                false => costs.memory_ns,
+            }
         } else if line.is_elsewhere(on, cpu, writes) {
             all.remote += 1;
             costs.remote_ns
@@ -226,7 +294,7 @@ impl Lines {
         };
         let end_ns = now_ns.max(line.free_at_ns) + ns;
         if writes {
-            *line = Line { cores: me, free_at_ns: end_ns };
+            *line = Line { cores: me, free_at_ns: end_ns, ..*line };
         } else {
             // One that a single core has may be changed: it has to give it up as for a write.
             if line.cores.is_power_of_two() {
@@ -275,6 +343,23 @@ mod tests {
         assert_eq!(at(0, 500, Access::Write), 100, "all others must hear of it");
         assert_eq!(at(1, 500, Access::Write), 150, "after the transfer that is under way");
         assert_eq!(at(2, 500, Access::Write), 250);
+    }
+
+    #[test]
+    fn a_cache_loses_what_it_has_not_used_for_long() {
+        let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
+        lines.bound(&on, 10);
+        let at = |now, line, lines: &mut Lines| {
+            lines.fetch((&on, &costs), (0, now), (line, 1), Access::Write).ns
+        };
+        let first = [7, 8, 700, 7].map(|line| at(0, line, &mut lines));
+        assert_eq!(first, [80, 5, 80, 1], "8 is beside 7");
+        assert_eq!([63, 64].map(|line| at(0, line, &mut lines)), [80, 80], "in two pages");
+        lines.stream(1, 64 * 20);
+        assert_eq!(at(200, 7, &mut lines), 1, "the other socket's cache");
+        lines.stream(0, 64 * 11);
+        assert!(!lines.finds(&on, 0, 700, Access::Read));
+        assert_eq!(at(300, 7, &mut lines), 80);
     }
 
     #[test]
